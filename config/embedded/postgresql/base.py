@@ -1,0 +1,2 @@
+from django.db.backends.postgresql.base import DatabaseWrapper
+__all__ = ["DatabaseWrapper"]

@@ -1,0 +1,42 @@
+"""The one-time login link of the local profile.
+
+A ticket is signed, ages out after an hour, and carries the user's last login: redeeming it changes that, so a second use fails.
+"""
+
+from django.conf import settings
+from django.contrib.auth import get_user_model, login
+from django.contrib.auth.models import User
+from django.core import signing
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+
+SALT = "config.local.login"
+MAX_AGE_SECONDS = 3600
+
+
+def issue(user: User) -> str:
+    """Make a ticket that lets its holder log in as the user, once."""
+    return signing.dumps([user.pk, _stamp(user)], salt=SALT)
+
+
+@never_cache
+def redeem(request: HttpRequest, ticket: str) -> HttpResponse:
+    """Log the holder of a ticket in and send them to the admin."""
+    if not settings.LOCAL:
+        raise Http404
+    try:
+        user_id, stamp = signing.loads(ticket, salt=SALT, max_age=MAX_AGE_SECONDS)
+    except signing.BadSignature:
+        raise Http404("This login link is not valid.") from None
+    with transaction.atomic():
+        user = get_user_model().objects.select_for_update().filter(pk=user_id, is_active=True).first()
+        if user is None or _stamp(user) != stamp:
+            raise Http404("This login link was used already. Start `make run` again for a new one.")
+        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    return redirect("admin:index")
+
+
+def _stamp(user: User) -> str:
+    return user.last_login.isoformat() if user.last_login else ""
