@@ -1,0 +1,138 @@
+"""dexflows: durable Flows of typed Steps and RPCs on PostgreSQL, for Django.
+
+This package exports the language in which Flows are written. It needs no Django settings; `Client` and
+`AsyncClient` are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dexflows.attribute import (
+    Attribute,
+    AttributeIndex,
+    AttributeLock,
+    AttributeMap,
+    AttributeMapInstance,
+    IndexType,
+    PersistenceSchema,
+)
+from dexflows.context import Context, RecoveryError
+from dexflows.decision import (
+    StepDecision,
+    StepMovement,
+    dead_end,
+    force_complete,
+    force_fail,
+    go_to,
+    go_to_many,
+    graceful_complete,
+)
+from dexflows.errors import (
+    AttributeMapNotLoadedError,
+    DexflowsError,
+    FlowAlreadyStartedError,
+    FlowClosingError,
+    FlowDefinitionError,
+    FlowNotActiveOrNotFoundError,
+    FlowNotFoundError,
+    InvalidRequestError,
+    InvalidSearchQueryError,
+    InvalidStepResultError,
+    LongPollTimeoutError,
+    RPCLockConflict,
+    RpcLockConflictError,
+    RpcTimeoutError,
+    UnavailableError,
+    UndeclaredAttributeError,
+    ValueMappingError,
+    ValueTooLargeError,
+    WorkerInvocationError,
+)
+from dexflows.flow import Flow, StepList, rpc
+from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StepOptions, StopFlowOptions
+from dexflows.registry import register
+from dexflows.retry import RetryAfter, RetryPolicy, retry_after
+from dexflows.rpc_result import RPCResult
+from dexflows.states import IdReusePolicy, RunStatus, StepDurability, StepMethod, StepState, StopType
+from dexflows.step import Step
+from dexflows.wait import Wait
+
+if TYPE_CHECKING:
+    from dexflows.client import AsyncClient, Client
+
+__all__ = [
+    "AsyncClient",
+    "Attribute",
+    "AttributeIndex",
+    "AttributeLock",
+    "AttributeMap",
+    "AttributeMapInstance",
+    "AttributeMapNotLoadedError",
+    "Client",
+    "Context",
+    "DexflowsError",
+    "Flow",
+    "FlowAlreadyStartedError",
+    "FlowClosingError",
+    "FlowConfig",
+    "FlowDefinitionError",
+    "FlowNotActiveOrNotFoundError",
+    "FlowNotFoundError",
+    "IdReusePolicy",
+    "IndexType",
+    "InvalidRequestError",
+    "InvalidSearchQueryError",
+    "InvalidStepResultError",
+    "LongPollTimeoutError",
+    "PersistenceSchema",
+    "RPCInvokeOptions",
+    "RPCLockConflict",
+    "RPCResult",
+    "RecoveryError",
+    "RetryAfter",
+    "RetryPolicy",
+    "RpcLockConflictError",
+    "RpcTimeoutError",
+    "RunStatus",
+    "StartFlowOptions",
+    "Step",
+    "StepDecision",
+    "StepDurability",
+    "StepList",
+    "StepMethod",
+    "StepMovement",
+    "StepOptions",
+    "StepState",
+    "StopFlowOptions",
+    "StopType",
+    "UnavailableError",
+    "UndeclaredAttributeError",
+    "ValueMappingError",
+    "ValueTooLargeError",
+    "Wait",
+    "WorkerInvocationError",
+    "dead_end",
+    "force_complete",
+    "force_fail",
+    "go_to",
+    "go_to_many",
+    "graceful_complete",
+    "register",
+    "retry_after",
+    "rpc",
+]
+
+_LAZY = ("AsyncClient", "Client")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from dexflows import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,94 @@
+"""What a handler is given besides its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar, cast
+
+from dexflows.buffer import AttributeBuffer
+from dexflows.codec import codec_for, encode_output
+
+__all__ = ["Context", "RecoveryError"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryError:
+    """Why the Step before a recovery Step failed."""
+
+    error_type: str
+    detail: str
+
+
+def _never_canceled() -> bool:
+    return False
+
+
+def _no_heartbeat(_value: object) -> None:
+    return None
+
+
+class Context:
+    """One handler's view of its run; what it buffers is committed when the handler returns.
+
+    `step_execution_id` is None in an RPC. `attempt` counts from 1. `recovery_error` is set in a recovery Step.
+    """
+
+    def __init__(
+        self,
+        *,
+        flow_id: str,
+        run_id: str,
+        attributes: AttributeBuffer,
+        step_execution_id: str | None = None,
+        from_step_execution_id: str | None = None,
+        attempt: int = 1,
+        first_attempt_at: datetime | None = None,
+        recovery_error: RecoveryError | None = None,
+        step_locals: Mapping[str, str] | None = None,
+        is_cancellation_requested: Callable[[], bool] = _never_canceled,
+        heartbeat: Callable[[object], None] = _no_heartbeat,
+        wait_for_failed: bool = False,
+    ) -> None:
+        self.flow_id = flow_id
+        self.run_id = run_id
+        self.attributes = attributes
+        self.step_execution_id = step_execution_id
+        self.from_step_execution_id = from_step_execution_id
+        self.attempt = attempt
+        self.first_attempt_at = first_attempt_at
+        self.recovery_error = recovery_error
+        self.events: list[tuple[str, str]] = []
+        self.local_writes: dict[str, str] = {}
+        self._locals = step_locals if step_locals is not None else {}
+        self._is_cancellation_requested = is_cancellation_requested
+        self._heartbeat = heartbeat
+        self._wait_for_failed = wait_for_failed
+
+    def wait_for_method_failed(self) -> bool:
+        """Whether `wait_for` failed for good and the Step went on to `execute` all the same."""
+        return self._wait_for_failed
+
+    def is_cancellation_requested(self) -> bool:
+        """Whether this execution was canceled while it runs, so that its result would be dropped."""
+        return self._is_cancellation_requested()
+
+    def heartbeat(self, value: object = None) -> None:
+        """Show that a long handler is alive; the next attempt can read the value."""
+        self._heartbeat(value)
+
+    def record_event(self, name: str, value: object = None) -> None:
+        """Add an event to the run's history when the handler's result commits."""
+        self.events.append((name, encode_output(value, key=name)))
+
+    def set_step_execution_local(self, key: str, value: object) -> None:
+        """Keep a value for the later handlers and attempts of this Step execution."""
+        self.local_writes[key] = encode_output(value, key=key)
+
+    def get_step_execution_local(self, key: str, value_type: type[T]) -> T | None:
+        """The value kept under `key` by this Step execution, or None."""
+        raw = self.local_writes.get(key, self._locals.get(key))
+        return None if raw is None else cast("T", codec_for(value_type).decode(raw))

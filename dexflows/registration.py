@@ -1,0 +1,236 @@
+"""Reads a Flow once, checks all of it, and makes its definition."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import Any
+
+from dexflows.attribute import (
+    Attribute,
+    AttributeDefinition,
+    AttributeLock,
+    AttributeMap,
+    AttributeMapInstance,
+    PersistenceSchema,
+)
+from dexflows.codec import Codec
+from dexflows.decision import StepDecision
+from dexflows.errors import DexflowsError, FlowDefinitionError
+from dexflows.flow import MAX_RPC_TIMEOUT, Flow, RpcOptions, StepList
+from dexflows.options import StepOptions
+from dexflows.registry import FlowDefinition, RpcDefinition, StepDefinition
+from dexflows.signatures import codec_at, generic_argument, read_handler, rpc_output_type
+from dexflows.states import StepMethod
+from dexflows.step import Step
+from dexflows.wait import Wait
+
+__all__ = ["define_flow"]
+
+MAX_NAME_LENGTH = 255
+_UNSTORABLE_SECRETS = (int, float, bool)
+
+
+def define_flow(flow: Flow[Any]) -> FlowDefinition:
+    """The checked definition of a Flow; FlowDefinitionError names the Flow and the fault."""
+    if not isinstance(flow, Flow):
+        raise FlowDefinitionError(f"register takes an instance of Flow, not {flow!r}")
+    name = f"Flow {type(flow).__name__}"
+    try:
+        flow_type = _checked_name(flow.get_flow_type(), "Flow type")
+        name = f"Flow {flow_type}"
+        return _define(flow, flow_type)
+    except FlowDefinitionError as error:
+        raise FlowDefinitionError(f"{name}: {error}") from error
+    except DexflowsError as error:
+        raise FlowDefinitionError(f"{name}: {error}") from error
+
+
+def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
+    attributes = _attributes(flow.get_persistence_schema())
+    step_list = flow.get_steps()
+    if not isinstance(step_list, StepList):
+        raise FlowDefinitionError("get_steps must return a StepList")
+    if len(step_list.start) > 1:
+        raise FlowDefinitionError("more than one start Step")
+    steps = _steps((*step_list.start, *step_list.others), attributes)
+    start = next((each for each in steps.values() if each.step in step_list.start), None)
+    return FlowDefinition(
+        flow=flow,
+        flow_type=flow_type,
+        steps=MappingProxyType(steps),
+        start_step=start,
+        rpcs=MappingProxyType(_rpcs(flow, attributes)),
+        attributes=MappingProxyType(attributes),
+        input_codec=_input_codec(flow, start),
+    )
+
+
+def _checked_name(name: object, what: str) -> str:
+    if type(name) is not str or not 1 <= len(name) <= MAX_NAME_LENGTH or "/" in name or not name.isprintable():
+        raise FlowDefinitionError(
+            f"{what} must be a str of 1 to {MAX_NAME_LENGTH} characters without '/' or control characters, not {name!r}"
+        )
+    return name
+
+
+def _input_codec(flow: Flow[Any], start: StepDefinition | None) -> Codec[Any]:
+    declared = generic_argument(type(flow), Flow)
+    if start is None:
+        return codec_at(None if declared is inspect.Parameter.empty else declared, "the input of the Flow")
+    if declared is not inspect.Parameter.empty and codec_at(declared, "the input of the Flow") is not start.input_codec:
+        raise FlowDefinitionError(f"its input is {declared!r}, but its start Step takes {start.input_codec.type_name}")
+    return start.input_codec
+
+
+def _attributes(schema: object) -> dict[str, AttributeDefinition]:
+    if not isinstance(schema, PersistenceSchema):
+        raise FlowDefinitionError("get_persistence_schema must return a PersistenceSchema")
+    attributes: dict[str, AttributeDefinition] = {}
+    keys: dict[str, Any] = {}
+    for each in schema.definitions:
+        if not isinstance(each, Attribute | AttributeMap):
+            raise FlowDefinitionError(f"the persistence schema holds {each!r}, which is no Attribute or AttributeMap")
+        if each.name in attributes:
+            raise FlowDefinitionError(f"two persistence definitions are named {each.name!r}")
+        _check_attribute(each)
+        _check_index(each, keys)
+        attributes[each.name] = each
+    return attributes
+
+
+def _check_attribute(each: AttributeDefinition) -> None:
+    codec_at(each.type, repr(each))
+    each.fresh_default()
+    if each.hard_delete_on_null:
+        if each.index is not None:
+            raise FlowDefinitionError(f"{each!r}: a hard-delete Attribute cannot have an index")
+        if each.sync_to_attribute_store:
+            raise FlowDefinitionError(f"{each!r}: a hard-delete Attribute cannot be synced to a store")
+        if each.type in _UNSTORABLE_SECRETS:
+            raise FlowDefinitionError(f"{each!r}: a hard-delete Attribute cannot be of type {each.type.__name__}")
+    for option in ("hard_delete_on_null", "sync_to_attribute_store", "entries"):
+        if getattr(each, option, False):
+            raise FlowDefinitionError(f"{each!r}: {option} is not available in this version")
+
+
+def _check_index(each: AttributeDefinition, keys: dict[str, Any]) -> None:
+    if each.index is None:
+        return
+    if isinstance(each, AttributeMap) and not each.index.key:
+        raise FlowDefinitionError(f"{each!r}: an indexed AttributeMap needs an index key")
+    key = each.index.key or each.name
+    if keys.setdefault(key, each.index.type) is not each.index.type:
+        raise FlowDefinitionError(f"{each!r}: index key {key!r} is both {keys[key]} and {each.index.type}")
+
+
+def _steps(listed: Iterable[Step[Any]], attributes: dict[str, AttributeDefinition]) -> dict[str, StepDefinition]:
+    steps: dict[str, StepDefinition] = {}
+    for step in listed:
+        if not isinstance(step, Step):
+            raise FlowDefinitionError(f"get_steps holds {step!r}, which is no instance of Step")
+        definition = _define_step(step, attributes)
+        if definition.step_type in steps:
+            raise FlowDefinitionError(f"two Steps have the Step type {definition.step_type!r}")
+        steps[definition.step_type] = definition
+    return steps
+
+
+def _define_step(step: Step[Any], attributes: dict[str, AttributeDefinition]) -> StepDefinition:
+    step_type = _checked_name(step.get_step_type(), f"Step type of {type(step).__name__}")
+    where = f"Step {step_type}"
+    codec = _step_input(type(step).execute, StepDecision, f"{where}.execute")
+    has_wait_for = type(step).wait_for is not Step.wait_for
+    if has_wait_for and _step_input(type(step).wait_for, Wait, f"{where}.wait_for") is not codec:
+        raise FlowDefinitionError(f"{where}: wait_for and execute take different input types")
+    declared = generic_argument(type(step), Step)
+    if declared is not inspect.Parameter.empty and codec_at(declared, where) is not codec:
+        raise FlowDefinitionError(f"{where}: it is a Step[{declared!r}], but its execute takes {codec.type_name}")
+    options = step.get_step_options()
+    if not isinstance(options, StepOptions):
+        raise FlowDefinitionError(f"{where}: get_step_options must return StepOptions")
+    for method in StepMethod:
+        chosen = options.for_method(method)
+        _check_scope(f"{where}.{method}", attributes, chosen.locks, chosen.load_maps, chosen.load_instances)
+    return StepDefinition(step=step, step_type=step_type, input_codec=codec, has_wait_for=has_wait_for, options=options)
+
+
+def _step_input(function: Callable[..., Any], returns: type, where: str) -> Codec[Any]:
+    signature = read_handler(function, where)
+    if not signature.has_input:
+        raise FlowDefinitionError(f"{where} must take (self, context, input)")
+    if signature.returns is not returns:
+        raise FlowDefinitionError(f"{where} must be annotated to return {returns.__name__}")
+    return codec_at(signature.input_type, f"{where}: input")
+
+
+def _rpcs(flow: Flow[Any], attributes: dict[str, AttributeDefinition]) -> dict[str, RpcDefinition]:
+    rpcs: dict[str, RpcDefinition] = {}
+    for method_name, function in inspect.getmembers(type(flow), inspect.isfunction):
+        options = getattr(function, "__dexflows_rpc__", None)
+        if not isinstance(options, RpcOptions):
+            continue
+        definition = _define_rpc(options.name or method_name, function, options, attributes)
+        if definition.name in rpcs:
+            raise FlowDefinitionError(f"two RPCs are named {definition.name!r}")
+        rpcs[definition.name] = definition
+    return rpcs
+
+
+def _define_rpc(
+    name: str, function: Callable[..., Any], options: RpcOptions, attributes: dict[str, AttributeDefinition]
+) -> RpcDefinition:
+    where = f"RPC {_checked_name(name, 'RPC name')}"
+    signature = read_handler(function, where)
+    if not 0 < options.timeout <= MAX_RPC_TIMEOUT:
+        raise FlowDefinitionError(f"{where}: timeout must be over 0 and at most {MAX_RPC_TIMEOUT:g} seconds")
+    _check_scope(
+        where, attributes, options.lock_attributes, options.load_attribute_maps, options.load_attribute_map_instances
+    )
+    return RpcDefinition(
+        name=name,
+        function=function,
+        has_input=signature.has_input,
+        input_codec=codec_at(signature.input_type, f"{where}: input") if signature.has_input else None,
+        output_codec=codec_at(rpc_output_type(signature.returns, where), f"{where}: output"),
+        timeout=options.timeout,
+        locks=options.lock_attributes,
+        load_maps=options.load_attribute_maps,
+        load_instances=options.load_attribute_map_instances,
+    )
+
+
+def _check_scope(
+    where: str,
+    attributes: dict[str, AttributeDefinition],
+    locks: Iterable[AttributeLock],
+    load_maps: Iterable[AttributeMap[Any]],
+    load_instances: Iterable[AttributeMapInstance],
+) -> None:
+    for lock in locks:
+        if not isinstance(lock, AttributeLock):
+            raise FlowDefinitionError(f"{where}: {lock!r} is no lock; use attribute.lock() or map.lock(instance)")
+        _check_in_schema(where, attributes, lock.definition, "locks")
+        if isinstance(lock.definition, AttributeMap) and lock.instance is None and not lock.whole_map:
+            raise FlowDefinitionError(f"{where} locks {lock.definition!r} without an instance")
+        if isinstance(lock.definition, Attribute) and (lock.instance is not None or lock.whole_map):
+            raise FlowDefinitionError(f"{where} locks the singleton {lock.definition!r} with an instance")
+    for each in load_maps:
+        _check_in_schema(where, attributes, each, "loads")
+        if not isinstance(each, AttributeMap):
+            raise FlowDefinitionError(f"{where} loads {each!r} as a map, but it is a singleton")
+    for one in load_instances:
+        if not isinstance(one, AttributeMapInstance):
+            raise FlowDefinitionError(f"{where}: {one!r} is no map instance; use map.load(instance)")
+        _check_in_schema(where, attributes, one.definition, "loads")
+        if not isinstance(one.definition, AttributeMap):
+            raise FlowDefinitionError(f"{where} loads an instance of the singleton {one.definition!r}")
+
+
+def _check_in_schema(
+    where: str, attributes: dict[str, AttributeDefinition], definition: AttributeDefinition, verb: str
+) -> None:
+    name = getattr(definition, "name", None)
+    if name is None or attributes.get(name) is not definition:
+        raise FlowDefinitionError(f"{where} {verb} {definition!r}, which is not in the persistence schema")
