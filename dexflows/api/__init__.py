@@ -1,0 +1,1 @@
+"""The HTTP edge: translate a request, call the client, translate what came back."""
