@@ -39,7 +39,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "dexflows",
     "directory",
-    "config.local",
+    "config.apps.ProjectConfig",
 ]
 
 MIDDLEWARE = [
@@ -146,7 +146,8 @@ REST_FRAMEWORK: dict[str, Any] = {
         "rest_framework.permissions.AllowAny" if LOCAL else "rest_framework.permissions.IsAuthenticated"
     ],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["dexflows.api.parsing.StrictJSONParser"],
+    "EXCEPTION_HANDLER": "dexflows.api.problems.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

@@ -1,1 +1,1 @@
-
+"""Django's PostgreSQL backend, connected to the embedded server."""

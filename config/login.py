@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 
-SALT = "config.local.login"
+SALT = "config.login"
 MAX_AGE_SECONDS = 3600
 
 

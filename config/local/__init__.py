@@ -1,1 +1,0 @@
-"""What `make run` adds on a developer's machine: the supervisor and the one-time login link."""
