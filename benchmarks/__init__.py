@@ -1,0 +1,1 @@
+"""dexflows and its peers, measured side by side in one run: `python -m benchmarks`."""

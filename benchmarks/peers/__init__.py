@@ -1,0 +1,1 @@
+"""What dexflows is measured beside; each peer runs without dexflows."""

@@ -1,0 +1,1 @@
+"""What one would write without dexflows: a DRF view on one table."""
