@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -23,17 +23,37 @@ from directory.partitioning import EmailPartition, InvalidEmailAddressError, ema
 
 AFTER_VAR: Final = "after"
 
-# Django's ModelAdmin takes a type parameter in its stubs only.
+# These take a type parameter in Django's stubs only.
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
 else:
     _ModelAdmin = admin.ModelAdmin
+    _Paginator = Paginator
+
+
+class _OrderedChangeList(ChangeList):
+    """A list in its model's order whatever its address asks for: any other order would open every bucket."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        return list(self.lookup_opts.ordering or ["pk"])
 
 
 class _ReadOnlyAdmin(_ModelAdmin):
     actions = None
     sortable_by = ()
     show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _OrderedChangeList
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        # Any other filter in an address would open every bucket.
+        return lookup == "partition"
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        # PostgreSQL refuses the character even in a comparison.
+        return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -52,12 +72,24 @@ class DirectorySchemaAdmin(_ReadOnlyAdmin):
     list_display = ("partition_count", "algorithm", "recorded_at")
 
 
+class PartitionPaginator(_Paginator):
+    """Picks a page's names first: skipping rows of the view itself would count the profiles of each skipped one."""
+
+    def page(self, number: Any) -> Page[Any]:
+        page = super().page(number)
+        names = list(page.object_list.values_list("pk", flat=True))
+        page.object_list = self.object_list.filter(pk__in=names)
+        return page
+
+
 @admin.register(Partition)
 class PartitionAdmin(_ReadOnlyAdmin):
     """The used partitions with the number of profiles in each."""
 
     list_display = ("instance", "profiles", "updated_at", "browse")
     list_per_page = 50
+    list_max_show_all = 0
+    paginator = PartitionPaginator
     search_fields = ("instance",)
     search_help_text = "A partition, or an e-mail address: finds the partition that holds it."
 
@@ -78,7 +110,7 @@ class PartitionAdmin(_ReadOnlyAdmin):
         return format_html('<a href="{}?{}">browse</a>', address, urlencode({"partition": partition.instance}))
 
 
-class ProfileChangeList(ChangeList):
+class ProfileChangeList(_OrderedChangeList):
     """A list without page numbers: a page begins after the last profile of the one before, wherever that was."""
 
     next_page_query: str | None = None
@@ -90,6 +122,8 @@ class ProfileChangeList(ChangeList):
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         queryset = super().get_queryset(request, exclude_parameters)
+        if any("\x00" in value for value in request.GET.values()):
+            return queryset.none()
         partition, _, email = request.GET.get(AFTER_VAR, "").partition("/")
         if not partition:
             return queryset
@@ -139,7 +173,7 @@ class CustomerProfileAdmin(_ReadOnlyAdmin):
         return (_of_address(queryset, search_term) if search_term else queryset), False
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        return _of_address(self.get_queryset(request), object_id).first()
+        return None if "\x00" in object_id else _of_address(self.get_queryset(request), object_id).first()
 
 
 def _of_address(profiles: QuerySet[Any], address: str) -> QuerySet[Any]:

@@ -31,22 +31,22 @@ class CustomerDirectoryFlow(Flow[None]):
         return PersistenceSchema.of(self.profiles)
 
     @rpc(name="UpsertCustomerProfile")
-    def upsert_customer_profile(self, context: Context, input: CustomerProfile) -> RPCResult[CustomerProfile]:
+    def upsert_customer_profile(self, context: Context, profile: CustomerProfile) -> RPCResult[CustomerProfile]:
         """Insert or replace one profile. The caller loads and locks the partition of its address."""
-        for text in msgspec.structs.astuple(input):
+        for text in msgspec.structs.astuple(profile):
             if fault := text_fault(text):
                 raise ValueError(fault)
-        place = email_partition(input.email_address, partition_count())
+        place = email_partition(profile.email_address, partition_count())
         bucket = self.profiles.get(context, place.instance) or {}
-        profile = msgspec.structs.replace(input, email_address=place.canonical_email)
-        bucket[place.canonical_email] = profile
+        saved = msgspec.structs.replace(profile, email_address=place.canonical_email)
+        bucket[place.canonical_email] = saved
         self.profiles.set(context, place.instance, bucket)
-        return RPCResult(profile)
+        return RPCResult(saved)
 
     @rpc(name="GetCustomerProfileByEmail")
-    def get_customer_profile_by_email(self, context: Context, input: str) -> RPCResult[CustomerProfile | None]:
+    def get_customer_profile_by_email(self, context: Context, address: str) -> RPCResult[CustomerProfile | None]:
         """The profile of one address, or None. The caller loads the partition; nothing is locked."""
-        place = email_partition(input, partition_count())
+        place = email_partition(address, partition_count())
         bucket = self.profiles.get(context, place.instance) or {}
         return RPCResult(bucket.get(place.canonical_email))
 

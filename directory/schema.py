@@ -51,6 +51,11 @@ def ensure_unchanged() -> None:
         _verified.add(key)
 
 
+def forget() -> None:
+    """Compare again at the next use: for tests, and after a database was restored under a running process."""
+    _verified.clear()
+
+
 def _compare(recorded: DirectorySchema) -> None:
     count = partition_count()
     if (recorded.partition_count, recorded.algorithm) != (count, ALGORITHM):
