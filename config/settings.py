@@ -107,14 +107,14 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_CONNECTION_TIMEOUT = 1.0
 # A message is a doorbell: PostgreSQL knows what is due. So publishing gives up quickly, and results have no backend.
-CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"visibility_timeout": 3600}
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"max_retries": 0, "interval_start": 0, "interval_max": 0}
 if BROKER_URL.startswith(("redis", "valkey", "unix", "sentinel")):
     CELERY_BROKER_TRANSPORT_OPTIONS |= {
         "socket_timeout": 1.0,
         "socket_connect_timeout": 1.0,
         "socket_keepalive": True,
         "retry_on_timeout": False,
-        "max_retries": 0,
+        "visibility_timeout": 3600,
     }
     if prefix := environ.text("BROKER_KEY_PREFIX"):
         CELERY_BROKER_TRANSPORT_OPTIONS["global_keyprefix"] = prefix

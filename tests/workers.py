@@ -37,7 +37,8 @@ class WorkerProcess:
         self.env = dict(env or {})
         self.modules = modules
         self.output: list[str] = []
-        self._ready = threading.Event()
+        self.is_ready = False
+        self._ready_or_ended = threading.Event()
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -63,7 +64,8 @@ class WorkerProcess:
 
     def wait_ready(self, seconds: float = 30) -> None:
         """Wait until the worker takes messages."""
-        assert self._ready.wait(seconds), "the worker did not get ready:\n" + self.text()
+        self._ready_or_ended.wait(seconds)
+        assert self.is_ready, "the worker did not get ready:\n" + self.text()
 
     def text(self) -> str:
         """Give what the worker has printed so far."""
@@ -115,7 +117,9 @@ class WorkerProcess:
         for line in self._process.stdout:
             self.output.append(line)
             if line.rstrip().endswith(" ready."):
-                self._ready.set()
+                self.is_ready = True
+                self._ready_or_ended.set()
+        self._ready_or_ended.set()
 
 
 def _end_with_parent() -> None:
