@@ -6,7 +6,7 @@ last page ended, and a search by e-mail goes to the one bucket that can hold it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlencode
 
 from django.contrib import admin
@@ -77,8 +77,9 @@ class PartitionPaginator(_Paginator):
 
     def page(self, number: Any) -> Page[Any]:
         page = super().page(number)
-        names = list(page.object_list.values_list("pk", flat=True))
-        page.object_list = self.object_list.filter(pk__in=names)
+        rows = cast("QuerySet[Partition]", page.object_list)
+        names = list(rows.values_list("pk", flat=True))
+        page.object_list = cast("QuerySet[Partition]", self.object_list).filter(pk__in=names)
         return page
 
 

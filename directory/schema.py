@@ -7,6 +7,7 @@ by ``start_customer_directory``, when a worker starts, and at a process's first 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage, Error
@@ -66,7 +67,7 @@ def _compare(recorded: DirectorySchema) -> None:
         )
 
 
-def check_partition_schema(databases: list[str] | None = None, **_: Any) -> list[CheckMessage]:
+def check_partition_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """The system check: an error when the database holds a directory made with another schema."""
     if not databases or connection.alias not in databases:
         return []

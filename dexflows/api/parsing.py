@@ -46,7 +46,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _read_bounded(stream: IO[Any]) -> bytes:
-    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     if limit is None:
         return bytes(stream.read())
     body = bytes(stream.read(limit + 1))

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drf_spectacular.utils import OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse, inline_serializer
 from rest_framework import serializers
 
-
-class ProblemSerializer(serializers.Serializer[object]):
-    """RFC 9457 problem details. ``code`` is stable: branch on it, not on the texts."""
-
-    type = serializers.CharField()
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField()
-    code = serializers.CharField()
-    errors = serializers.JSONField(required=False, help_text="Messages per field, for invalid_value.")
-    locks = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="The locks that were not free, for rpc_lock_conflict."
-    )
-    errorType = serializers.CharField(required=False, help_text="The handler's exception, for worker_error.")  # noqa: N815
-    errorDetail = serializers.CharField(required=False, help_text="Its text, for worker_error.")  # noqa: N815
+# Made inline because a Serializer has an attribute `errors` of its own.
+ProblemSerializer = inline_serializer(
+    "Problem",
+    {
+        "type": serializers.CharField(help_text="Always about:blank: `code` tells the kind."),
+        "title": serializers.CharField(),
+        "status": serializers.IntegerField(),
+        "detail": serializers.CharField(help_text="For people: branch on `code` instead."),
+        "code": serializers.CharField(),
+        "errors": serializers.JSONField(required=False, help_text="Messages per field, for invalid_value."),
+        "locks": serializers.ListField(
+            child=serializers.CharField(), required=False, help_text="What was not free, for rpc_lock_conflict."
+        ),
+        "errorType": serializers.CharField(required=False, help_text="The handler's exception, for worker_error."),
+        "errorDetail": serializers.CharField(required=False, help_text="Its text, for worker_error."),
+    },
+)
 
 
 def problem_response(codes: Iterable[str]) -> OpenApiResponse:

@@ -54,7 +54,7 @@ class Command(BaseCommand):
         return good, bad
 
     def _import(self, file: Path, total: int, writers: int, keep_going: bool) -> Import:
-        console = Console(file=self.stderr._out)  # type: ignore[attr-defined]
+        console = Console(stderr=True)
         columns = (TextColumn("Saving profiles"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
             bar = progress.add_task("", total=total)
