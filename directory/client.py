@@ -24,7 +24,7 @@ def start_directory() -> str:
     """Start the directory unless it runs already, record its partition schema with it, and return the run ID."""
     with transaction.atomic():
         schema.record()
-        return str(_client.start_flow(customer_directory_flow, FLOW_ID, options=_START_ONCE))
+        return _client.start_flow(customer_directory_flow, FLOW_ID, options=_START_ONCE)
 
 
 def upsert_profile(profile: CustomerProfile) -> CustomerProfile:
@@ -39,7 +39,10 @@ def upsert_profile(profile: CustomerProfile) -> CustomerProfile:
         lock_attribute_map_instances=(profiles.lock(instance),),
         load_attribute_map_instances=(profiles.load(instance),),
     )
-    return _client.invoke_rpc(customer_directory_flow.upsert_customer_profile, FLOW_ID, profile, options=options)
+    saved: CustomerProfile = _client.invoke_rpc(
+        customer_directory_flow.upsert_customer_profile, FLOW_ID, profile, options=options
+    )
+    return saved
 
 
 def find_profile(address: str) -> CustomerProfile | None:
@@ -47,4 +50,7 @@ def find_profile(address: str) -> CustomerProfile | None:
     schema.ensure_unchanged()
     instance = email_partition(address, partition_count()).instance
     options = RPCInvokeOptions(load_attribute_map_instances=(customer_directory_flow.profiles.load(instance),))
-    return _client.invoke_rpc(customer_directory_flow.get_customer_profile_by_email, FLOW_ID, address, options=options)
+    found: CustomerProfile | None = _client.invoke_rpc(
+        customer_directory_flow.get_customer_profile_by_email, FLOW_ID, address, options=options
+    )
+    return found
