@@ -1,0 +1,27 @@
+"""Django application configuration of the engine."""
+
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
+
+
+class DexflowsConfig(AppConfig):
+    """Installs the SQL functions after `migrate`, imports each app's `flows.py`, and hangs up the doorbell."""
+
+    name = "dexflows"
+    verbose_name = "dexflows"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from dexflows import checks, tasks  # noqa: F401  (registering is what importing them does)
+
+        post_migrate.connect(_install_functions, sender=self)
+        autodiscover_modules("flows")
+
+
+def _install_functions(*, using: str, **_: object) -> None:
+    from dexflows import sql
+    from dexflows.conf import conf
+
+    if using == conf().database:
+        sql.install(using)

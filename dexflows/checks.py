@@ -1,0 +1,27 @@
+"""Django system checks of the engine."""
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+from django.core.exceptions import ImproperlyConfigured
+
+from dexflows.conf import conf
+
+
+@register
+def check_settings(**_: object) -> list[CheckMessage]:
+    """`DEXFLOWS` holds known keys with usable values, and its database is PostgreSQL at READ COMMITTED."""
+    try:
+        alias = conf().database
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="dexflows.E001")]
+    if alias not in settings.DATABASES:
+        return [Error(f"DEXFLOWS['DATABASE'] names {alias!r}, which is not in DATABASES", id="dexflows.E002")]
+    isolation = settings.DATABASES[alias].get("OPTIONS", {}).get("isolation_level")
+    if isolation is not None and getattr(isolation, "name", isolation) != "READ_COMMITTED":
+        return [
+            Error(
+                f"database {alias!r} must run at READ COMMITTED: locks are checked with a snapshot of their own",
+                id="dexflows.E003",
+            )
+        ]
+    return []

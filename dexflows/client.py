@@ -1,0 +1,238 @@
+"""Starting, calling, reading and stopping Flows.
+
+`Client()` and `AsyncClient()` are cheap to make and hold nothing. Inside a `transaction.atomic()` block of the
+engine's database, what a client writes is part of that block.
+"""
+
+import time
+import unicodedata
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from dexflows import selectors
+from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
+from dexflows.buffer import AttributeBuffer
+from dexflows.conf import conf
+from dexflows.engine import closing, rpc, starting
+from dexflows.engine.keys import LoadSet, LockSet
+from dexflows.engine.outcomes import Effects
+from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
+from dexflows.flow import Flow
+from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
+from dexflows.registry import FlowDefinition, registry
+from dexflows.selectors import FlowInfo, FlowResult
+
+__all__ = ["AsyncClient", "Client"]
+
+T = TypeVar("T")
+MAX_ID_LENGTH = 255
+FIRST_POLL, LAST_POLL = 0.02, 0.5
+
+
+class Client:
+    """The synchronous client. Every method may raise UnavailableError while the database is away."""
+
+    def start_flow(
+        self,
+        flow: Flow[T] | type[Flow[T]],
+        flow_id: str,
+        input: T | None = None,
+        options: StartFlowOptions | None = None,
+    ) -> str:
+        """Start a run and return its run ID.
+
+        Raises FlowAlreadyStartedError as the ID reuse policy says, ValueMappingError for an input or initial
+        Attribute of the wrong type, InvalidRequestError for a bad Flow ID.
+        """
+        options = options or StartFlowOptions()
+        definition = registry.definition_of(flow)
+        writes = _writes(definition, [(a.definition, a.instance, a.value) for a in options.initial_attributes])
+        _check_id("Flow ID", flow_id)
+        if options.request_id is not None:
+            _check_id("request ID", options.request_id)
+        started = rpc.restarting(
+            lambda: starting.start(
+                definition,
+                flow_id,
+                input,
+                policy=options.id_reuse_policy,
+                request_id=options.request_id,
+                config=options.config_override.to_json(),
+                writes={key: value for key, value in writes.items() if value is not None},
+            )
+        )
+        same_request = options.request_id is None or options.request_id == started.request_id
+        if not started.started and not (options.ignore_already_started and same_request):
+            raise FlowAlreadyStartedError(flow_id, str(started.run_id))
+        return str(started.run_id)
+
+    def invoke_rpc(
+        self,
+        method: Callable[..., Any],
+        flow_id: str,
+        input: object = None,
+        *,
+        run_id: str | None = None,
+        options: RPCInvokeOptions | None = None,
+    ) -> Any:
+        """Call an RPC of a registered Flow, named by its bound method, and return its output.
+
+        Raises RpcLockConflictError at once when a lock is taken, FlowNotActiveOrNotFoundError,
+        WorkerInvocationError when the handler raises, RpcTimeoutError; nothing has happened then.
+        """
+        definition, rpc_definition = registry.rpc_of(method)
+        _check_id("Flow ID", flow_id)
+        if not rpc_definition.has_input and input is not None:
+            raise InvalidRequestError(f"RPC {rpc_definition.name} takes no input")
+        codec = rpc_definition.input_codec
+        encoded = codec.encode(input, key="input", limit=conf().max_value_bytes) if codec else "null"
+        call = rpc.Invocation.of(
+            definition, rpc_definition, flow_id, _run_id(run_id), encoded, options or RPCInvokeOptions()
+        )
+        return rpc_definition.output_codec.decode(rpc.invoke(call))
+
+    def describe_flow(self, flow_id: str, *, run_id: str | None = None) -> FlowInfo:
+        """The latest (or given) run of a Flow ID. Raises FlowNotFoundError."""
+        _check_id("Flow ID", flow_id)
+        return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, _run_id(run_id))))
+
+    def wait_for_flow(self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None) -> FlowResult:
+        """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
+
+        Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
+        """
+        _check_id("Flow ID", flow_id)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause, given = FIRST_POLL, _run_id(run_id)
+        while True:
+            run = rpc.restarting(lambda: selectors.find_run(flow_id, given))
+            if selectors.RunStatus(run.status).is_closed:
+                return rpc.restarting(lambda: selectors.result_of(run))
+            given = run.run_id
+            left = LAST_POLL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, LAST_POLL)
+
+    def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
+        """Close the running run at once. Raises FlowNotActiveOrNotFoundError when there is none."""
+        options = options or StopFlowOptions()
+        _check_id("Flow ID", flow_id)
+        given = _run_id(run_id)
+        rpc.restarting(lambda: closing.stop(flow_id, given, options.type, options.reason))
+
+    def get_attribute(
+        self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
+    ) -> Any:
+        """The committed value of an Attribute, or of one instance of an AttributeMap; the default where there is none."""
+        return self.get_attributes(flow_id, _selector(attribute, instance), run_id=run_id)[0]
+
+    def get_attributes(self, flow_id: str, *selected: selectors.Selector, run_id: str | None = None) -> list[Any]:
+        """The committed values of `attribute` and `attribute_map.load(instance)` selectors, in that order."""
+        _check_id("Flow ID", flow_id)
+        given = _run_id(run_id)
+
+        def read() -> list[Any]:
+            run = selectors.find_run(flow_id, given)
+            _check_declared(registry.get(run.flow_type), selected)
+            return selectors.attribute_values(run, selected)
+
+        return rpc.restarting(read)
+
+    def set_attribute(self, flow_id: str, attribute: AttributeDefinition, *instance_and_value: Any) -> None:
+        """`set_attribute(flow_id, attribute, value)` or `set_attribute(flow_id, attribute_map, instance, value)`."""
+        self.set_attributes(flow_id, (attribute, *instance_and_value))
+
+    def set_attributes(self, flow_id: str, *writes: tuple[Any, ...], run_id: str | None = None) -> None:
+        """Write `(attribute, value)` and `(attribute_map, instance, value)` in one transaction; None deletes.
+
+        Is not held up by locks. Raises FlowNotActiveOrNotFoundError unless the run is running.
+        """
+        _check_id("Flow ID", flow_id)
+        given, parts = _run_id(run_id), [_write(write) for write in writes]
+
+        def write() -> None:
+            with transaction.atomic(using=conf().database):
+                opened = rpc.open_run(flow_id, given, True, LockSet(), LoadSet.of({}, (), ()))
+                definition = registry.get(opened.flow_type)
+                if definition is None:
+                    raise InvalidRequestError(f"Flow type {opened.flow_type} is not known to the running code")
+                rpc.commit(opened, Effects(writes=_writes(definition, parts)), {}, flow_id)
+
+        rpc.restarting(write)
+
+
+def _check_id(what: str, value: object) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_LENGTH:
+        raise InvalidRequestError(f"{what} must be a text of 1 to {MAX_ID_LENGTH} characters, not {str(value)[:80]!r}")
+    if "/" in value or any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        raise InvalidRequestError(f"{what} must not contain '/', control characters or lone surrogates: {value!r}")
+
+
+def _run_id(value: str | None) -> UUID | None:
+    try:
+        return None if value is None else UUID(str(value))
+    except ValueError:
+        raise InvalidRequestError(f"run ID must be a UUID, not {str(value)[:80]!r}") from None
+
+
+def _selector(attribute: AttributeDefinition, instance: str | None) -> selectors.Selector:
+    if isinstance(attribute, AttributeMap):
+        if instance is None:
+            raise InvalidRequestError(f"{attribute!r} needs an instance")
+        return attribute.load(instance)
+    if instance is not None:
+        raise InvalidRequestError(f"{attribute!r} has no instances")
+    return attribute
+
+
+def _check_declared(definition: FlowDefinition | None, selected: tuple[selectors.Selector, ...]) -> None:
+    for each in selected:
+        named = each.definition if isinstance(each, AttributeMapInstance) else each
+        if definition is not None and definition.attributes.get(named.name) is not named:
+            raise InvalidRequestError(f"{named!r} is not in the schema of Flow {definition.flow_type}")
+
+
+def _write(write: tuple[Any, ...]) -> tuple[AttributeDefinition, str, object]:
+    attribute = write[0] if write else None
+    if isinstance(attribute, Attribute) and len(write) == 2:
+        return attribute, "", write[1]
+    if isinstance(attribute, AttributeMap) and len(write) == 3:
+        return attribute, attribute.load(write[1]).instance, write[2]
+    raise InvalidRequestError("a write is (attribute, value) or (attribute_map, instance, value)")
+
+
+def _writes(
+    definition: FlowDefinition, parts: list[tuple[AttributeDefinition, str, object]]
+) -> dict[tuple[str, str], str | None]:
+    buffer = AttributeBuffer(schema=definition.attributes, max_value_bytes=conf().max_value_bytes)
+    for attribute, instance, value in parts:
+        if definition.attributes.get(attribute.name) is not attribute:
+            raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {definition.flow_type}")
+        buffer.set(attribute, value, instance)
+    return buffer.writes
+
+
+def _awaitable(method: Callable[..., Any]) -> Any:
+    async def call(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
+        return await sync_to_async(method)(self._client, *args, **kwargs)
+
+    call.__name__, call.__doc__ = method.__name__, method.__doc__
+    return call
+
+
+class AsyncClient:
+    """The client with awaitable methods of the same names, arguments and errors; made from `Client`."""
+
+    def __init__(self) -> None:
+        self._client = Client()
+
+
+for _name, _method in list(vars(Client).items()):
+    if not _name.startswith("_"):
+        setattr(AsyncClient, _name, _awaitable(_method))

@@ -1,0 +1,138 @@
+"""Beginning an attempt.
+
+A claim is one guarded UPDATE that counts the attempt, sets a lease and makes a new token, all committed before user
+code starts; so a process that dies has used an attempt, and whoever settles without the current token changes
+nothing. No row back means: do not run. A claim that declares locks takes the whole set or becomes a waiter:
+
+    waiter commits its row ── tries once more ── RPC still holds ──► the RPC looks for waiters after its commit
+                                              └─ RPC has ended  ──► the second try takes the locks
+
+Step holders need no second try: they release under the run's row lock, which the claim held when it became a waiter.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from dexflows.engine import transitions
+from dexflows.engine.keys import MethodPlan, StepKey, StepPlan, plan_of
+from dexflows.engine.leases import Worker
+from dexflows.engine.outcomes import Movement
+from dexflows.options import StepOptions
+from dexflows.registry import FlowDefinition, StepDefinition, registry
+from dexflows.states import StepMethod
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """An attempt that this process may run: the definitions, the state it reads and the token to settle with."""
+
+    key: StepKey
+    flow: FlowDefinition
+    step: StepDefinition
+    plan: StepPlan
+    flow_id: str
+    run_queue: str
+    method: StepMethod
+    attempt: int
+    token: UUID
+    first_attempt_at: datetime
+    elapsed: float
+    from_step: str | None
+    input: str
+    locals: str | None
+    failure: str | None
+    locked: bool
+    attributes: str
+
+    @property
+    def method_plan(self) -> MethodPlan:
+        return self.plan.methods[self.method]
+
+    @property
+    def atomic(self) -> bool:
+        return self.method is StepMethod.EXECUTE and self.plan.step_options.execute_atomic
+
+
+def claim(key: StepKey, worker: Worker) -> Claim | None:
+    """Claim a Step execution for this worker; None when there is nothing to run here."""
+    flow = registry.get(key.flow_type)
+    step = flow.steps.get(key.step_type) if flow else None
+    if flow is None or step is None:
+        _park(key, flow)
+        return None
+    row = transitions.claim(key, worker.name, plan_of(flow, step).json)
+    if row.outcome == "rpc":
+        row = transitions.claim(key, worker.name, plan_of(flow, step).json)
+    if row.outcome != "claimed":
+        return None
+    return Claim(
+        key=key,
+        flow=flow,
+        step=step,
+        plan=_effective_plan(flow, step, row.options),
+        flow_id=row.flow_id,
+        run_queue=row.run_queue,
+        method=StepMethod(row.method),
+        attempt=row.attempt,
+        token=row.token,
+        first_attempt_at=row.first_attempt_at,
+        elapsed=row.elapsed,
+        from_step=row.from_step,
+        input=row.input,
+        locals=row.locals,
+        failure=row.failure,
+        locked=row.locked,
+        attributes=row.attributes,
+    )
+
+
+def next_claim(claim: Claim, settlement: transitions.Settlement, movement: Movement | None) -> Claim | None:
+    """The claim that a settlement made for the same worker; `movement` is None when `execute` of the same Step is next."""
+    if settlement.next_token is None or settlement.attributes is None:
+        return None
+    flow, number = claim.flow, settlement.next_number
+    if movement is None or number is None:
+        key, step, plan, method = claim.key, claim.step, claim.plan, StepMethod.EXECUTE
+    else:
+        key = StepKey(claim.key.run_id, flow.flow_type, movement.step_type, number, movement.queue)
+        step, method = flow.steps[movement.step_type], movement.method
+        plan = plan_of(flow, step) if movement.options is None else _plan_with(flow, movement.options)
+    return Claim(
+        key=key,
+        flow=flow,
+        step=step,
+        plan=plan,
+        flow_id=claim.flow_id,
+        run_queue=claim.run_queue,
+        method=method,
+        attempt=1,
+        token=settlement.next_token,
+        first_attempt_at=settlement.at,
+        elapsed=0.0,
+        from_step=claim.from_step if movement is None else claim.key.step_execution_id,
+        input=claim.input if movement is None else movement.input,
+        locals=claim.locals if movement is None else None,
+        failure=None,
+        locked=False,
+        attributes=settlement.attributes,
+    )
+
+
+def _effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | None) -> StepPlan:
+    return plan_of(flow, step) if options is None else _plan_with(flow, msgspec.json.decode(options))
+
+
+def _plan_with(flow: FlowDefinition, options: object) -> StepPlan:
+    return StepPlan.of(flow, StepOptions.from_json(options, flow.attributes))  # type: ignore[arg-type]
+
+
+def _park(key: StepKey, flow: FlowDefinition | None) -> None:
+    unknown = f"Step {key.step_type} of Flow {key.flow_type}" if flow else f"Flow {key.flow_type}"
+    if transitions.park(key, f"{unknown} is not known to the running code"):
+        logger.warning("parked %s of run %s: %s is not known here", key.step_execution_id, key.run_id, unknown)

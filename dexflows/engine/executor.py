@@ -1,0 +1,175 @@
+"""Running Step executions: claim, load, call, settle, and on in place to the one next Step.
+
+    QUEUED ──claim──► RUNNING ──call──► outcome ──settle──► what the outcome says
+       ▲                 │ the process dies                     │ one next Step, same queue, no locks
+       └── rescue ◄──────┘                                      └──► RUNNING (claimed in the same commit)
+
+Each arrow is one transaction. A crash before `claim` commits leaves a queued row, between `claim` and `settle` a
+lease that ends, after `settle` the next Steps, queued or claimed. A claim that nobody runs (the process died between
+a commit and its answer) is one more lease that ends.
+"""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
+
+from dexflows.conf import conf
+from dexflows.engine import claims, handlers, transitions
+from dexflows.engine.claims import Claim
+from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.keys import StepKey
+from dexflows.engine.leases import Worker
+from dexflows.engine.outcomes import GoneOn, Movement, Outcome, Raised, WaitSkipped, clean, raw, transition
+from dexflows.engine.transitions import Settlement
+from dexflows.states import StepMethod, StepState
+
+logger = logging.getLogger(__name__)
+
+SETTLE_PAUSES = (0.0, 0.1, 0.5, 1.0, 2.0)
+"""Seconds before each try to settle over a broken connection; after the last, the lease ends and the Step comes back."""
+ATOMIC_TRIES = 5
+"""How often an `execute_atomic` handler is run anew after a deadlock or serialization failure of its transaction."""
+
+
+@dataclass
+class RunOn:
+    """How much longer this worker may run on in place."""
+
+    worker: Worker
+    steps: int = field(default_factory=lambda: conf().run_on_steps)
+    until: float = field(default_factory=lambda: time.monotonic() + conf().run_on_seconds)
+
+    @property
+    def allowed(self) -> bool:
+        return self.steps > 0 and time.monotonic() < self.until and not self.worker.draining
+
+
+def run(key: StepKey, worker: Worker) -> bool:
+    """Look at a Step execution: run it, and those that follow it in place. True when an attempt was run."""
+    claim = claims.claim(key, worker)
+    ran = claim is not None
+    run_on = RunOn(worker)
+    while claim is not None:
+        run_on.steps -= 1
+        claim = _attempt(claim, run_on)
+    return ran
+
+
+def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
+    with run_on.worker.holding(claim.key, claim.token):
+        started = time.monotonic()
+        settlement = None
+        if lost := _lost_before(claim):
+            outcome: Outcome = lost
+        elif claim.atomic:
+            outcome, settlement = _call_atomic(claim, run_on, started)
+        else:
+            outcome = handlers.call(claim)
+        if settlement is None:
+            _leave_connection_clean()
+            settlement = _settle_patiently(claim, outcome, run_on, started)
+    return _follow(claim, outcome, settlement, run_on) if settlement is not None else None
+
+
+def _lost_before(claim: Claim) -> Raised | None:
+    """The failure of an attempt that may not start: earlier ones that died with their worker used up the policy."""
+    maximum = claim.method_plan.options.retry.maximum_attempts
+    if maximum and claim.attempt > maximum:
+        return Raised(error_type="WorkerLost", detail="the last attempt died with its worker", retryable=False)
+    return None
+
+
+def _call_atomic(claim: Claim, run_on: RunOn, started: float) -> tuple[Outcome, Settlement | None]:
+    """Run the handler inside the transaction that commits its result; no settlement means: rolled back."""
+    for tries in range(1, ATOMIC_TRIES + 1):
+        try:
+            with transaction.atomic(using=conf().database):
+                outcome = handlers.call(claim)
+                if not isinstance(outcome, Raised):
+                    settlement = _settle(claim, outcome, run_on, started)
+                    if settlement.landed:
+                        return outcome, settlement
+                transaction.set_rollback(True, using=conf().database)
+        except DatabaseError as error:
+            outcome = Raised.by(error)
+        if not (isinstance(outcome, Raised) and outcome.restartable and tries < ATOMIC_TRIES):
+            break
+    return outcome, None
+
+
+def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Settlement | None:
+    for pause in SETTLE_PAUSES:
+        time.sleep(pause)
+        try:
+            return _settle(claim, outcome, run_on, started)
+        except (OperationalError, InterfaceError) as error:
+            logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)
+            connections[conf().database].close_if_unusable_or_obsolete()
+        except DatabaseError as error:
+            outcome = Raised(error_type=type(error).__name__, detail=clean(str(error)), retryable=False)
+    logger.error("gave up settling %s of run %s; its lease will end", claim.key.step_execution_id, claim.key.run_id)
+    return None
+
+
+def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Settlement:
+    elapsed = claim.elapsed + time.monotonic() - started
+    payload = transition(outcome, attempt=claim.attempt, elapsed=elapsed, retry=claim.method_plan.options.retry)
+    if claim.locked:
+        payload["release"] = True
+    if run_on.allowed and (claimed := _next(claim, outcome, run_on)) is not None:
+        payload["run_on"] = claimed
+        if isinstance(outcome, WaitSkipped):
+            payload["state"] = StepState.RUNNING
+    return transitions.settle(claim.key, claim.token, payload)
+
+
+def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | None:
+    """What to claim in the commit that settles: the one next handler, if it is for this queue and needs no locks."""
+    if isinstance(outcome, WaitSkipped):
+        plan = claim.plan.methods[StepMethod.EXECUTE]
+        locked, timeout, load = bool(plan.locks.exclusive), plan.options.timeout, plan.load.json
+    elif (movement := _only_movement(claim, outcome)) is not None:
+        locked, timeout, load = movement.locked, movement.timeout, movement.load
+    else:
+        return None
+    if locked:
+        return None
+    return {"worker": run_on.worker.name, "lease": conf().lease_seconds, "timeout": timeout, "load": raw(load)}
+
+
+def _only_movement(claim: Claim, outcome: Outcome) -> Movement | None:
+    if isinstance(outcome, GoneOn) and len(outcome.movements) == 1 and outcome.movements[0].queue == claim.key.queue:
+        return outcome.movements[0]
+    return None
+
+
+def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunOn) -> Claim | None:
+    """Ring for what became ready, and take the next handler of this run if it is this worker's."""
+    if not settlement.landed:
+        logger.warning(
+            "attempt %d of %s in run %s is not the current one any more: its result was dropped",
+            claim.attempt,
+            claim.key.step_execution_id,
+            claim.key.run_id,
+        )
+        return None
+    rings = settlement.rings + ([claim.key] if isinstance(outcome, WaitSkipped) else [])
+    if settlement.next_token is not None:
+        ring_after_commit(settlement.rings)
+        return claims.next_claim(claim, settlement, _only_movement(claim, outcome))
+    follows = rings and run_on.allowed and (isinstance(outcome, WaitSkipped) or _only_movement(claim, outcome))
+    own = rings.pop() if follows else None
+    ring_after_commit(rings)
+    return claims.claim(own, run_on.worker) if own else None
+
+
+def _leave_connection_clean() -> None:
+    """A handler that was interrupted inside a statement leaves a connection that nobody can use."""
+    connection = connections[conf().database]
+    if connection.connection is not None and not connection.in_atomic_block:
+        session = connection.connection
+        if session.closed or session.pgconn.transaction_status != 0:
+            connection.close()

@@ -1,0 +1,152 @@
+"""Calling a Step's handler and turning what it did into an outcome."""
+
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from asgiref.sync import async_to_sync
+
+from dexflows.buffer import AttributeBuffer
+from dexflows.codec import encode_output
+from dexflows.conf import conf
+from dexflows.context import Context
+from dexflows.decision import DecisionKind, StepDecision, StepMovement
+from dexflows.engine.claims import Claim
+from dexflows.engine.keys import LoadSet, StepPlan, plan_of
+from dexflows.engine.outcomes import Effects, Ended, GoneOn, Movement, Outcome, Raised, WaitSkipped, clean
+from dexflows.engine.timelimit import MethodTimeoutError, interrupt_after
+from dexflows.errors import InvalidStepResultError
+from dexflows.registry import FlowDefinition
+from dexflows.states import RunStatus, StepMethod
+from dexflows.wait import Wait
+
+logger = logging.getLogger(__name__)
+
+_rows = msgspec.json.Decoder(list[tuple[str, str, msgspec.Raw]])
+_locals = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def call(claim: Claim) -> Outcome:
+    """Run the handler of a claimed attempt to its end. Never raises: whatever leaves the handler is an outcome."""
+    try:
+        return _call(claim)
+    except BaseException as error:
+        outcome = Raised.by(error)
+        logger.warning(
+            "attempt %d of %s %s in run %s failed: %s",
+            claim.attempt,
+            claim.key.step_execution_id,
+            claim.method,
+            claim.key.run_id,
+            outcome.error_type,
+            exc_info=logger.isEnabledFor(logging.DEBUG),
+        )
+        return outcome
+
+
+def _call(claim: Claim) -> Outcome:
+    context = _context(claim)
+    value = claim.step.input_codec.decode(claim.input)
+    timeout = claim.method_plan.options.timeout
+    started = time.monotonic()
+    with interrupt_after(timeout):
+        handler = claim.step.step.wait_for if claim.method is StepMethod.WAIT_FOR else claim.step.step.execute
+        result = run_handler(handler, context, value)
+    if time.monotonic() - started > timeout:
+        raise MethodTimeoutError(f"the handler ran past its timeout of {timeout:g} s")
+    effects = effects_of(context)
+    if claim.method is StepMethod.WAIT_FOR:
+        if not isinstance(result, Wait):
+            raise InvalidStepResultError(f"wait_for must return a Wait, not {type(result).__name__}")
+        return WaitSkipped(effects=effects)
+    if not isinstance(result, StepDecision):
+        raise InvalidStepResultError(f"execute must return a StepDecision, not {type(result).__name__}")
+    return _decided(claim, result, effects)
+
+
+def run_handler(handler: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a handler; an `async def` one is run to completion in this thread's own event loop."""
+    if inspect.iscoroutinefunction(handler):
+        return async_to_sync(handler)(*arguments)
+    return handler(*arguments)
+
+
+def buffer_of(flow: FlowDefinition, load: LoadSet, attributes: str) -> AttributeBuffer:
+    """What a handler sees of the state that `sql/load.sql` returned."""
+    loaded = {} if attributes == "[]" else {(n, i): raw for n, i, raw in _rows.decode(attributes)}
+    return AttributeBuffer(
+        schema=flow.attributes,
+        loaded=loaded,
+        loaded_maps=load.maps,
+        loaded_instances=load.instances,
+        max_value_bytes=conf().max_value_bytes,
+    )
+
+
+def effects_of(context: Context) -> Effects:
+    """What a handler buffered."""
+    return Effects(
+        writes=context.attributes.writes, events=tuple(context.events), local_writes=context.local_writes
+    )
+
+
+def _context(claim: Claim) -> Context:
+    stored = _locals.decode(claim.locals) if claim.locals else {}
+    return Context(
+        flow_id=claim.flow_id,
+        run_id=str(claim.key.run_id),
+        attributes=buffer_of(claim.flow, claim.method_plan.load, claim.attributes),
+        step_execution_id=claim.key.step_execution_id,
+        from_step_execution_id=claim.from_step,
+        attempt=claim.attempt,
+        first_attempt_at=claim.first_attempt_at,
+        step_locals={key: bytes(value).decode() for key, value in stored.items()},
+    )
+
+
+def _decided(claim: Claim, decision: StepDecision, effects: Effects) -> Outcome:
+    cancel = tuple(claim.flow.resolve_step(step).step_type for step in decision.canceling_steps)
+    siblings = tuple(claim.flow.resolve_step(step).step_type for step in decision.canceling_sibling_steps)
+    if decision.kind is DecisionKind.GO_TO:
+        movements = tuple(movement_of(claim.flow, each, claim.run_queue) for each in decision.movements)
+        return GoneOn(effects=effects, movements=movements, cancel=cancel, cancel_siblings=siblings)
+    output = None
+    if decision.kind in (DecisionKind.GRACEFUL_COMPLETE, DecisionKind.FORCE_COMPLETE):
+        output = encode_output(decision.output, key="output", limit=conf().max_value_bytes)
+    close = _closes(decision)
+    return Ended(effects=effects, output=output, close=close, cancel=cancel, cancel_siblings=siblings)
+
+
+def _closes(decision: StepDecision) -> dict[str, Any] | None:
+    match decision.kind:
+        case DecisionKind.GRACEFUL_COMPLETE:
+            return {"mode": "graceful", "status": RunStatus.COMPLETED}
+        case DecisionKind.FORCE_COMPLETE:
+            return {"mode": "force", "status": RunStatus.COMPLETED}
+        case DecisionKind.FORCE_FAIL:
+            reason = clean(decision.reason)
+            return {"mode": "force", "status": RunStatus.FAILED, "error_type": "FORCE_FAIL", "error_message": reason}
+        case _:
+            return None
+
+
+def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) -> Movement:
+    """Encode a movement. Raises InvalidStepResultError for a Step of another Flow, ValueMappingError for its input."""
+    step = flow.resolve_step(movement.step)
+    plan = plan_of(flow, step) if movement.options is None else StepPlan.of(flow, movement.options)
+    method = StepMethod.WAIT_FOR if step.has_wait_for else StepMethod.EXECUTE
+    first = plan.methods[method]
+    return Movement(
+        step_type=step.step_type,
+        queue=plan.step_options.worker_target or run_queue,
+        method=method,
+        input=step.input_codec.encode(movement.input, key=f"input of {step.step_type}", limit=conf().max_value_bytes),
+        options=None if movement.options is None else movement.options.to_json(),
+        plan=None if movement.options is None else plan.json,
+        locked=bool(first.locks.exclusive),
+        timeout=first.options.timeout,
+        load=first.load.json,
+    )

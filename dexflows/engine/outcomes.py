@@ -1,0 +1,182 @@
+"""How a handler of a Step ended, and what that means for its Step execution.
+
+A handler's end becomes one of four values; `transition` turns it into the payload of `sql/settle.sql`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, assert_never
+
+import msgspec
+
+from dexflows.errors import ValueMappingError
+from dexflows.retry import RetryAfter, RetryPolicy
+from dexflows.states import RunStatus, StepMethod, StepState
+
+MAX_DETAIL = 8_000
+"""Characters of an error's text that are kept."""
+
+
+def clean(text: str) -> str:
+    """Text that PostgreSQL can store, shortened in the middle of nowhere rather than refused."""
+    kept = text if len(text) <= MAX_DETAIL else f"{text[:MAX_DETAIL]}… ({len(text)} characters)"
+    return kept.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effects:
+    """What a handler buffered, as raw JSON."""
+
+    writes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    events: tuple[tuple[str, str], ...] = ()
+    local_writes: Mapping[str, str] = field(default_factory=dict)
+
+    def to_payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {}
+        if self.writes:
+            payload["writes"] = [(*key, raw(value)) for key, value in self.writes.items()]
+        if self.events:
+            payload["events"] = [(kind, raw(value)) for kind, value in self.events]
+        if self.local_writes:
+            payload["locals"] = {key: raw(value) for key, value in self.local_writes.items()}
+        return payload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Movement:
+    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler."""
+
+    step_type: str
+    queue: str
+    method: StepMethod
+    input: str
+    options: Mapping[str, Any] | None
+    plan: str | None
+    locked: bool
+    timeout: float
+    load: str | None
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "step_type": self.step_type,
+            "queue": self.queue,
+            "method": self.method,
+            "input": raw(self.input),
+            "options": self.options,
+            "plan": raw(self.plan),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitSkipped:
+    """`wait_for` returned and there is nothing to wait for: `execute` is next."""
+
+    effects: Effects
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoneOn:
+    """`execute` named the next Steps."""
+
+    effects: Effects
+    movements: tuple[Movement, ...]
+    cancel: tuple[str, ...] = ()
+    cancel_siblings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """`execute` ended its branch; `close` says what that does to the run (None: nothing)."""
+
+    effects: Effects
+    output: str | None = None
+    close: Mapping[str, Any] | None = None
+    cancel: tuple[str, ...] = ()
+    cancel_siblings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Raised:
+    """The attempt failed: nothing that the handler buffered is kept."""
+
+    error_type: str
+    detail: str
+    retryable: bool = True
+    interval: float | None = None
+    counted: bool = True
+    restartable: bool = False
+
+    @classmethod
+    def by(cls, error: BaseException) -> Self:
+        """The outcome of an exception that left the handler."""
+        if isinstance(error, RetryAfter):
+            cause = error.cause if error.cause is not None else error
+            return cls(error_type=type(cause).__name__, detail=clean(str(cause)), interval=error.seconds)
+        retryable = not isinstance(error, ValueMappingError)
+        return cls(
+            error_type=type(error).__name__,
+            detail=clean(str(error)),
+            retryable=retryable,
+            restartable=is_restartable(error),
+        )
+
+
+Outcome = WaitSkipped | GoneOn | Ended | Raised
+
+
+def is_restartable(error: BaseException) -> bool:
+    """Whether the database undid the transaction only because of others: a deadlock or a serialization failure."""
+    return getattr(error.__cause__, "sqlstate", None) in ("40001", "40P01")
+
+
+def raw(text: str | None) -> msgspec.Raw | None:
+    """JSON text to be put into a payload as it is."""
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
+    """The payload that moves a Step execution from its current attempt to where the outcome leads."""
+    match outcome:
+        case WaitSkipped():
+            return {"state": StepState.QUEUED, "method": StepMethod.EXECUTE, **outcome.effects.to_payload()}
+        case GoneOn():
+            movements = [movement.to_payload() for movement in outcome.movements]
+            return {"state": StepState.COMPLETED, "movements": movements, **_ending(outcome)}
+        case Ended():
+            payload = {"state": StepState.COMPLETED, **_ending(outcome)}
+            if outcome.output is not None:
+                payload["output"] = raw(outcome.output)
+            if outcome.close is not None:
+                payload["close"] = outcome.close
+            return payload
+        case Raised():
+            return _failed_attempt(outcome, attempt, elapsed, retry)
+        case _:
+            assert_never(outcome)
+
+
+def _ending(outcome: GoneOn | Ended) -> dict[str, Any]:
+    payload = outcome.effects.to_payload()
+    if outcome.cancel:
+        payload["cancel"] = outcome.cancel
+    if outcome.cancel_siblings:
+        payload["cancel_siblings"] = outcome.cancel_siblings
+    return payload
+
+
+def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
+    failure = {"error_type": outcome.error_type, "detail": outcome.detail, "attempt": attempt}
+    if not outcome.counted:
+        released = ("STEP_RELEASED", failure)
+        return {"state": StepState.QUEUED, "delay": 0, "uncounted": True, "events": [released]}
+    if outcome.retryable and not retry.is_exhausted(attempt, elapsed):
+        delay = outcome.interval if outcome.interval is not None else retry.next_interval(attempt)
+        events = [("STEP_ATTEMPT_FAILED", failure | {"delay": delay})]
+        return {"state": StepState.BACKOFF, "delay": delay, "failure": failure, "events": events}
+    close = {
+        "mode": "force",
+        "status": RunStatus.FAILED,
+        "error_type": "WORKER_API_FAILED",
+        "error_message": f"{outcome.error_type}: {outcome.detail}",
+    }
+    return {"state": StepState.FAILED, "failure": failure, "events": [("STEP_FAILED", failure)], "close": close}

@@ -1,0 +1,221 @@
+"""Answering RPCs: one transaction, in the calling process, never waiting for a lock.
+
+    begin (gate, locks tried, state read) ── handler ── commit (attributes, events, next Steps) ── waiters rung
+      └── busy: 409, nothing happened          └── raises or too late: rolled back, nothing happened
+
+The locks are advisory locks of the transaction, so whatever ends it frees them: commit, rollback, a closed or killed
+connection, the server's own timeout. An RPC leaves no row behind, so a Step that waits for it is rung by a look at
+the queue after the commit (see `claims.py` for the other half of that hand-over).
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from dexflows import sql
+from dexflows.conf import conf
+from dexflows.context import Context
+from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.handler_thread import call_within
+from dexflows.engine.handlers import buffer_of, effects_of, movement_of, run_handler
+from dexflows.engine.keys import LoadSet, LockSet, step_keys
+from dexflows.engine.outcomes import Effects, clean, is_restartable
+from dexflows.errors import (
+    FlowNotActiveOrNotFoundError,
+    InvalidRequestError,
+    InvalidStepResultError,
+    RpcLockConflictError,
+    RpcTimeoutError,
+    UnavailableError,
+    WorkerInvocationError,
+)
+from dexflows.options import RPCInvokeOptions
+from dexflows.registry import FlowDefinition, RpcDefinition
+from dexflows.rpc_result import RPCResult
+from dexflows.states import RunStatus
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+BEGIN = "SELECT * FROM dexflows_rpc_begin(%s, %s, %s, %s, %s, %s::jsonb, %s)"
+COMMIT = "SELECT dexflows_rpc_commit(%s, %s, %s::jsonb)"
+WAKEABLE = "SELECT dexflows_wakeable(%s, %s, %s)::text"
+
+SERVER_MARGIN = 0.5
+"""Seconds after the timeout at which the server ends the transaction by itself, should this process be unable to."""
+RESTARTS = 5
+"""How often a transaction is run anew after a deadlock or serialization failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run inside an RPC's transaction, past its gate and with the locks held."""
+
+    run_id: UUID
+    flow_type: str
+    run_queue: str
+    status: RunStatus
+    attributes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call of an RPC."""
+
+    flow: FlowDefinition
+    rpc: RpcDefinition
+    flow_id: str
+    run_id: UUID | None
+    arguments: tuple[Any, ...]
+    locks: LockSet
+    load: LoadSet
+
+    @classmethod
+    def of(
+        cls,
+        flow: FlowDefinition,
+        rpc: RpcDefinition,
+        flow_id: str,
+        run_id: UUID | None,
+        input: str,
+        options: RPCInvokeOptions,
+    ) -> "Invocation":
+        arguments = (rpc.input_codec.decode(input),) if rpc.has_input and rpc.input_codec else ()
+        for given in (*options.lock_attribute_map_instances, *options.load_attribute_map_instances):
+            if flow.attributes.get(given.definition.name) is not given.definition:
+                raise InvalidRequestError(f"{given.definition!r} is not in the schema of Flow {flow.flow_type}")
+        locks = LockSet.of((*rpc.locks, *options.lock_attribute_map_instances))
+        instances = (*rpc.load_instances, *options.load_attribute_map_instances)
+        load = LoadSet.of(flow.attributes, rpc.load_maps, instances)
+        return cls(flow, rpc, flow_id, run_id, arguments, locks, load)
+
+
+def invoke(call: Invocation) -> str:
+    """Run an RPC and return its output as JSON. Raises what spec section 8 says; then nothing has happened."""
+    return restarting(lambda: _invoke_once(call))
+
+
+def _invoke_once(call: Invocation) -> str:
+    connection = connections[conf().database]
+    nested = connection.in_atomic_block
+    started = time.monotonic()
+    try:
+        with transaction.atomic(using=conf().database):
+            return _within_transaction(call, connection, nested)
+    except (IntegrityError, DataError) as error:
+        raise WorkerInvocationError(type(error).__name__, clean(str(error))) from error
+    except (OperationalError, InterfaceError) as error:
+        if time.monotonic() - started >= call.rpc.timeout:
+            raise RpcTimeoutError(f"RPC {call.rpc.name} ran past its timeout of {call.rpc.timeout:g} s") from error
+        raise
+
+
+def _within_transaction(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) -> str:
+    server_timeout = None if nested else int((call.rpc.timeout + SERVER_MARGIN) * 1000)
+    active = bool(call.locks.exclusive)
+    opened = open_run(call.flow_id, call.run_id, active, call.locks, call.load, server_timeout)
+    if opened.flow_type != call.flow.flow_type:
+        raise FlowNotActiveOrNotFoundError(f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}")
+    output, effects, payload = call_within(lambda: _handle(call, opened, connection), connection, call.rpc.timeout)
+    commit(opened, effects, payload, call.flow_id)
+    if call.locks.exclusive:
+        transaction.on_commit(lambda: _ring_waiters(opened.run_id, call.locks), using=conf().database, robust=True)
+    return output
+
+
+def _ring_waiters(run_id: UUID, locks: LockSet) -> None:
+    rows = sql.call(conf().database, WAKEABLE, (run_id, list(locks.exclusive), list(locks.shared)))
+    ring_after_commit(step_keys(run_id, rows[0][0]))
+
+
+def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -> tuple[str, Effects, dict[str, Any]]:
+    """Run the handler and encode what it answered; runs beside the caller's thread."""
+    context = Context(
+        flow_id=call.flow_id,
+        run_id=str(opened.run_id),
+        attributes=buffer_of(call.flow, call.load, opened.attributes),
+    )
+    try:
+        result = run_handler(call.rpc.function, call.flow.flow, context, *call.arguments)
+        output, payload = _encode(call, opened, RPCResult() if result is None else result)
+    except Exception as error:
+        if is_restartable(error) or connection.connection is None or connection.connection.closed:
+            raise
+        logger.info("RPC %s of %s raised %s", call.rpc.name, call.flow.flow_type, type(error).__name__, exc_info=True)
+        raise WorkerInvocationError(type(error).__name__, clean(str(error))) from error
+    return output, effects_of(context), payload
+
+
+def _encode(call: Invocation, opened: Opened, result: object) -> tuple[str, dict[str, Any]]:
+    if not isinstance(result, RPCResult):
+        raise InvalidStepResultError(f"an RPC must return an RPCResult or None, not {type(result).__name__}")
+    output = call.rpc.output_codec.encode(result.output, key="output", limit=conf().max_value_bytes)
+    payload: dict[str, Any] = {}
+    if result.canceling_steps:
+        payload["cancel"] = [call.flow.resolve_step(step).step_type for step in result.canceling_steps]
+    if result.next_steps:
+        movements = [movement_of(call.flow, each, opened.run_queue) for each in result.next_steps]
+        payload["movements"] = [movement.to_payload() for movement in movements]
+    return output, payload
+
+
+def restarting(work: Callable[[], T]) -> T:
+    """Run one transaction, anew when the database undid it only because of others.
+
+    Raises UnavailableError when the database cannot be reached. Inside a caller's transaction nothing is run anew:
+    that transaction is the caller's to restart.
+    """
+    tries = 1 if connections[conf().database].in_atomic_block else RESTARTS
+    while True:
+        tries -= 1
+        try:
+            return work()
+        except (OperationalError, InterfaceError) as error:
+            if is_restartable(error) and tries > 0:
+                continue
+            connections[conf().database].close_if_unusable_or_obsolete()
+            raise UnavailableError("the database cannot be reached now") from error
+
+
+def open_run(
+    flow_id: str,
+    run_id: UUID | None,
+    active: bool,
+    locks: LockSet,
+    load: LoadSet,
+    server_timeout: int | None = None,
+) -> Opened:
+    """Pass the gate of the run a call means, inside the caller's transaction.
+
+    Raises FlowNotActiveOrNotFoundError and RpcLockConflictError; the caller's transaction has to be rolled back then.
+    """
+    arguments = (flow_id, run_id, active, list(locks.exclusive), list(locks.shared), load.json, server_timeout)
+    outcome, run, flow_type, queue, status, busy, attributes = sql.call(conf().database, BEGIN, arguments)[0]
+    match outcome:
+        case "begun":
+            return Opened(run, flow_type, queue, RunStatus(status), attributes)
+        case "conflict":
+            raise RpcLockConflictError(tuple(dict.fromkeys(busy)))
+        case "closed":
+            raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is not running: its run {run} is {status}")
+        case _:
+            raise FlowNotActiveOrNotFoundError(f"there is no run of Flow {flow_id!r}")
+
+
+def commit(opened: Opened, effects: Effects, payload: dict[str, Any], flow_id: str) -> None:
+    """Write what was buffered. Raises FlowNotActiveOrNotFoundError when there is something to write to a closed run."""
+    payload = payload | effects.to_payload()
+    if not payload:
+        return
+    if opened.status is not RunStatus.RUNNING:
+        raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is {opened.status} and takes no more writes")
+    text = msgspec.json.encode(payload).decode()
+    rows = sql.call(conf().database, COMMIT, (opened.run_id, opened.flow_type, text))
+    ring_after_commit(step_keys(opened.run_id, rows[0][0]))

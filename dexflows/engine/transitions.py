@@ -1,0 +1,69 @@
+"""The calls of the SQL functions that change a Step execution, one round trip each, with typed answers."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from dexflows import sql
+from dexflows.conf import conf
+from dexflows.engine.keys import StepKey, step_keys
+
+CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb)"
+SETTLE = "SELECT * FROM dexflows_settle(%s, %s, %s, %s, %s::jsonb)"
+PARK = "SELECT dexflows_park(%s, %s, %s, %s)"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """The answer of `sql/claim.sql`; only `outcome` is set unless that is 'claimed'."""
+
+    outcome: str
+    flow_id: str
+    run_queue: str
+    method: str
+    attempt: int
+    token: UUID
+    first_attempt_at: datetime
+    elapsed: float
+    from_step: str | None
+    input: str
+    options: str | None
+    locals: str | None
+    failure: str | None
+    locked: bool
+    attributes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The answer of `sql/settle.sql`: whether it landed, whom to ring, and the next claim of this worker."""
+
+    landed: bool
+    run_status: str
+    rings: list[StepKey]
+    next_number: int | None
+    next_token: UUID | None
+    attributes: str | None
+    at: datetime
+
+
+def claim(key: StepKey, worker: str, plan: str) -> ClaimRow:
+    """Begin an attempt, if the Step execution is queued."""
+    arguments = (key.run_id, key.step_type, key.number, worker, conf().lease_seconds, plan)
+    return ClaimRow(*sql.call(conf().database, CLAIM, arguments)[0])
+
+
+def settle(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
+    """End an attempt, if it is still the current one."""
+    text = msgspec.json.encode(payload).decode()
+    row = sql.call(conf().database, SETTLE, (key.run_id, key.step_type, key.number, token, text))[0]
+    landed, status, rings, *rest = row
+    return Settlement(landed, status, step_keys(key.run_id, rings), *rest)
+
+
+def park(key: StepKey, reason: str) -> bool:
+    """Set aside a Step execution that this process does not know; False when it was not there to park."""
+    return bool(sql.call(conf().database, PARK, (key.run_id, key.step_type, key.number, reason))[0][0])

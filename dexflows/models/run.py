@@ -1,0 +1,45 @@
+"""One execution of a Flow ID."""
+
+from django.db import models
+from django.db.models import Q
+
+from dexflows.states import RunStatus
+
+
+class Run(models.Model):
+    """A run. `run_number` counts the runs of one Flow ID from 1; the latest run is the highest."""
+
+    run_id = models.UUIDField(primary_key=True)
+    flow_id = models.CharField(max_length=255)
+    run_number = models.PositiveIntegerField()
+    flow_type = models.CharField(max_length=255)
+    status = models.CharField(max_length=16, choices=[(s.value, s.value) for s in RunStatus])
+    queue = models.CharField(max_length=255)
+    request_id = models.CharField(max_length=255, null=True)
+    input = models.JSONField(null=True)
+    config = models.JSONField(null=True)
+    started_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    error_type = models.TextField(null=True)
+    error_message = models.TextField(null=True)
+
+    class Meta:
+        db_table = "dexflows_run"
+        constraints = [
+            models.UniqueConstraint(fields=["flow_id", "run_number"], name="dexflows_run_number"),
+            models.UniqueConstraint(
+                fields=["flow_id"], condition=Q(status=RunStatus.RUNNING), name="dexflows_run_one_running"
+            ),
+            models.CheckConstraint(
+                name="dexflows_run_status_known", condition=Q(status__in=[s.value for s in RunStatus])
+            ),
+            models.CheckConstraint(
+                name="dexflows_run_closed_at",
+                condition=Q(status=RunStatus.RUNNING, closed_at__isnull=True)
+                | (~Q(status=RunStatus.RUNNING) & Q(closed_at__isnull=False)),
+            ),
+        ]
+        indexes = [models.Index(fields=["-started_at", "-run_id"], name="dexflows_run_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.flow_id} ({self.run_id})"

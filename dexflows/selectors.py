@@ -1,0 +1,135 @@
+"""Reading runs, results and committed Attributes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from dexflows.attribute import Attribute, AttributeMap, AttributeMapInstance
+from dexflows.codec import codec_for
+from dexflows.conf import conf
+from dexflows.errors import DexflowsError, FlowNotFoundError
+from dexflows.models import AttributeValue, Run, StepExecution
+from dexflows.models.raw_json import raw_json
+from dexflows.states import RunStatus
+
+T = TypeVar("T")
+Selector = Attribute[Any] | AttributeMapInstance
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowInfo:
+    """A run as `describe_flow` tells it; times are aware datetimes."""
+
+    flow_id: str
+    run_id: str
+    flow_type: str
+    status: RunStatus
+    started_at: datetime
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """One branch's output."""
+
+    step_type: str
+    step_execution_id: str
+    raw: str
+
+    def decode(self, output_type: type[T]) -> T:
+        """The output as its declared type. Raises ValueMappingError when it is none of that type."""
+        value: T = codec_for(output_type).decode(self.raw)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowResult:
+    """How a run ended, or stands: its completions in the order in which the branches ended."""
+
+    status: RunStatus
+    error_type: str | None
+    error_message: str | None
+    completions: tuple[Completion, ...]
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status.is_closed
+
+    def single_output(self, output_type: type[T]) -> T:
+        """The output of the one branch that completed. Raises DexflowsError when there is not exactly one."""
+        if len(self.completions) != 1:
+            raise DexflowsError(f"the run is {self.status} with {len(self.completions)} completions, not one")
+        return self.completions[0].decode(output_type)
+
+
+def find_run(flow_id: str, run_id: UUID | None = None) -> Run:
+    """The given run, else the latest of the Flow ID. Raises FlowNotFoundError."""
+    runs = Run.objects.using(conf().database).filter(flow_id=flow_id)
+    if run_id is not None:
+        runs = runs.filter(run_id=run_id)
+    run = runs.order_by("-run_number").first()
+    if run is None:
+        raise FlowNotFoundError(f"there is no run of Flow {flow_id!r}" + (f" with ID {run_id}" if run_id else ""))
+    return run
+
+
+def describe(run: Run) -> FlowInfo:
+    """What a caller is told about a run."""
+    return FlowInfo(
+        flow_id=run.flow_id,
+        run_id=str(run.run_id),
+        flow_type=run.flow_type,
+        status=RunStatus(run.status),
+        started_at=run.started_at,
+        closed_at=run.closed_at,
+    )
+
+
+def result_of(run: Run) -> FlowResult:
+    """A run's result so far."""
+    ended = (
+        StepExecution.objects.using(conf().database)
+        .filter(run_id=run.run_id, output__isnull=False)
+        .order_by(F("closed_at"), "step_type", "number")
+        .values_list("step_type", "number", raw_json("output"))
+    )
+    completions = tuple(
+        Completion(step_type=step_type, step_execution_id=f"{step_type}-{number}", raw=raw)
+        for step_type, number, raw in ended
+    )
+    return FlowResult(
+        status=RunStatus(run.status),
+        error_type=run.error_type,
+        error_message=run.error_message,
+        completions=completions,
+    )
+
+
+def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
+    """The committed values that are selected, in that order; the default or None where there is none."""
+    wanted = [_key(selector) for selector in selectors]
+    condition = Q(pk__in=[])
+    for _, name, instance in wanted:
+        condition |= Q(name=name, instance=instance)
+    rows = (
+        AttributeValue.objects.using(conf().database)
+        .filter(condition, run_id=run.run_id, entry="")
+        .values_list("name", "instance", raw_json("value"))
+    )
+    found = {(name, instance): raw for name, instance, raw in rows}
+    return [
+        definition.fresh_default()
+        if (raw := found.get((name, instance))) is None
+        else definition.codec.decode(raw)
+        for definition, name, instance in wanted
+    ]
+
+
+def _key(selector: Selector) -> tuple[Attribute[Any] | AttributeMap[Any], str, str]:
+    if isinstance(selector, AttributeMapInstance):
+        return selector.definition, selector.definition.name, selector.instance
+    return selector, selector.name, ""

@@ -1,0 +1,34 @@
+"""The engine's statements: one PostgreSQL function per file, installed after each `migrate`."""
+
+from importlib.resources import files
+from typing import Any
+
+from django.db import connections, transaction
+
+CREATION_ORDER = ("now", "uuid7", "advisory", "gate", "find_run")
+"""What other functions name in a way that PostgreSQL checks at creation."""
+
+
+def names() -> list[str]:
+    """All functions, in an order in which they can be created."""
+    found = sorted(f.name.removesuffix(".sql") for f in files(__name__).iterdir() if f.name.endswith(".sql"))
+    return [*CREATION_ORDER, *(name for name in found if name not in CREATION_ORDER)]
+
+
+def text(name: str) -> str:
+    """The statement of one file."""
+    return files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+def install(using: str) -> None:
+    """Create or replace every function on one database."""
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        for name in names():
+            cursor.execute(text(name))
+
+
+def call(using: str, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Run one statement in one round trip and return its rows."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, arguments)
+        return cursor.fetchall()

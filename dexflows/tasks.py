@@ -1,0 +1,44 @@
+"""The Celery side of the engine: one task, which only says which Step execution to look at."""
+
+import logging
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from celery import shared_task
+
+from dexflows.engine import doorbell, executor
+from dexflows.engine.keys import StepKey
+from dexflows.worker.identity import this_worker
+
+logger = logging.getLogger(__name__)
+
+QUIET_SECONDS = 5.0
+"""How long a process stops ringing after the broker failed it; sweeps find the work meanwhile."""
+
+
+@shared_task(name="dexflows.run_step", ignore_result=True)
+def run_step(run_id: str, flow_type: str, step_type: str, number: int, queue: str) -> None:
+    """Look at one Step execution."""
+    executor.run(StepKey(UUID(run_id), flow_type, step_type, number, queue), this_worker())
+
+
+class CeleryDoorbell:
+    """Rings by publishing `run_step`; after a failure it stays quiet for a while, so that callers are not held up."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def ring(self, steps: Sequence[StepKey]) -> None:
+        for step in steps:
+            if time.monotonic() < self._quiet_until:
+                return
+            arguments = (str(step.run_id), step.flow_type, step.step_type, step.number, step.queue)
+            try:
+                run_step.apply_async(arguments, queue=step.queue, retry=False)
+            except Exception as error:  # whatever transport is configured, a ring must not fail a caller
+                self._quiet_until = time.monotonic() + QUIET_SECONDS
+                logger.warning("could not ring for due work, sweeps will find it: %s", error)
+
+
+doorbell.install(CeleryDoorbell())
