@@ -134,8 +134,10 @@ def _from_text(python_type: type[T]) -> Callable[[Any], T]:
 
 
 def _dump_datetime(value: datetime) -> str:
-    if value.tzinfo is None or value.utcoffset() is None:
+    offset = value.utcoffset()
+    if offset is None:
         raise Misfit("a datetime without a time zone")
+    _check_offset(offset)
     key = getattr(value.tzinfo, "key", None) if type(value.tzinfo) is ZoneInfo else None
     text = value.isoformat() if key is None else f"{value.isoformat()}[{key}]"
     if key is None and type(value.tzinfo) is not timezone and _load_datetime(text) != value:
@@ -165,9 +167,15 @@ def _in_zone(value: datetime, zone: ZoneInfo) -> datetime:
     return value.astimezone(zone)
 
 
+def _check_offset(offset: timedelta) -> None:
+    if offset.microseconds:  # CPython 3.11 reads +00:00:00.000001 as UTC
+        raise Misfit("a time zone offset with a fraction of a second")
+
+
 def _dump_time(value: time) -> str:
     if value.tzinfo is not None and type(value.tzinfo) is not timezone:
         raise Misfit("a time with a time zone that is no fixed offset")
+    _check_offset(value.utcoffset() or timedelta())
     return value.isoformat()
 
 
