@@ -6,6 +6,15 @@ from django.core.exceptions import ImproperlyConfigured
 
 from dexflows.conf import conf
 
+definition_errors: list[str] = []
+"""What was wrong with the Flows that the apps' `flows.py` register, when a management command was starting."""
+
+
+@register
+def check_flows(**_: object) -> list[CheckMessage]:
+    """Every Flow was registered."""
+    return [Error(error, id="dexflows.E010") for error in definition_errors]
+
 
 @register
 def check_settings(**_: object) -> list[CheckMessage]:

@@ -102,7 +102,8 @@ def _call_atomic(claim: Claim, run_on: RunOn, started: float) -> tuple[Outcome, 
 
 def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Settlement | None:
     for pause in SETTLE_PAUSES:
-        time.sleep(pause)
+        if pause:
+            time.sleep(pause)
         try:
             return _settle(claim, outcome, run_on, started)
         except (OperationalError, InterfaceError) as error:

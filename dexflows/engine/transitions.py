@@ -9,11 +9,12 @@ import msgspec
 
 from dexflows import sql
 from dexflows.conf import conf
+from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey, step_keys
 
 CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb)"
 SETTLE = "SELECT * FROM dexflows_settle(%s, %s, %s, %s, %s::jsonb)"
-PARK = "SELECT dexflows_park(%s, %s, %s, %s)"
+PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +67,6 @@ def settle(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
 
 def park(key: StepKey, reason: str) -> bool:
     """Set aside a Step execution that this process does not know; False when it was not there to park."""
-    return bool(sql.call(conf().database, PARK, (key.run_id, key.step_type, key.number, reason))[0][0])
+    parked, rings = sql.call(conf().database, PARK, (key.run_id, key.step_type, key.number, reason))[0]
+    ring_after_commit(step_keys(key.run_id, rings))
+    return bool(parked)

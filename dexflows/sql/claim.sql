@@ -21,6 +21,7 @@ DECLARE
     v_locked bool;
     v_flow_id text;
     v_run_queue text;
+    v_durability text;
 BEGIN
     SELECT * INTO v_step FROM dexflows_step_execution s
     WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
@@ -66,7 +67,11 @@ BEGIN
             NULL::text, NULL::text, NULL::text, NULL::text, NULL::text, false, NULL::text;
         RETURN;
     END IF;
-    SELECT r.flow_id, r.queue INTO v_flow_id, v_run_queue FROM dexflows_run r WHERE r.run_id = p_run;
+    SELECT r.flow_id, r.queue, r.config ->> 'step_durability' INTO v_flow_id, v_run_queue, v_durability
+    FROM dexflows_run r WHERE r.run_id = p_run;
+    IF v_durability = 'ASYNC' THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     RETURN QUERY SELECT 'claimed', v_flow_id, v_run_queue, v_step.method::text, v_step.attempt, v_token,
         v_step.first_attempt_at, extract(epoch FROM v_now - v_step.first_attempt_at)::float8, v_step.from_step::text,
         v_step.input::text, v_step.options::text, v_step.locals::text, v_step.failure::text, v_locked,

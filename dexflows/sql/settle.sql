@@ -2,7 +2,8 @@
 -- its locks, creates the next Steps, closes the run, and may claim the one next Step for the same worker.
 -- p: state, and as needed delay, uncounted, expired, failure, output, writes, events, locals, release, cancel,
 -- cancel_siblings, movements, run_on {worker, lease, timeout, load}, close {mode, status, error_type, error_message}.
--- landed = false: the attempt is no longer the current one and nothing was changed.
+-- With durability ASYNC the commit does not wait for the disk: a crash of the server may undo the last moments, as a
+-- whole and in order. landed = false: the attempt is no longer the current one and nothing was changed.
 -- Locks: gate (only to close) -> run -> step -> attributes.
 CREATE OR REPLACE FUNCTION dexflows_settle(p_run uuid, p_type text, p_number int, p_token uuid, p jsonb)
 RETURNS TABLE (landed bool, status text, rings text, next_number int, next_token uuid, attributes text,
@@ -20,13 +21,19 @@ DECLARE
     v_rings jsonb := '[]';
     v_created jsonb;
     v_status text;
+    v_durability text;
     v_loaded text;
 BEGIN
     IF v_close IS NOT NULL THEN
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
-        SELECT r.status INTO v_status FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
+        SELECT r.status, r.config ->> 'step_durability' INTO v_status, v_durability
+        FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
     ELSE
-        SELECT r.status INTO v_status FROM dexflows_run r WHERE r.run_id = p_run FOR NO KEY UPDATE;
+        SELECT r.status, r.config ->> 'step_durability' INTO v_status, v_durability
+        FROM dexflows_run r WHERE r.run_id = p_run FOR NO KEY UPDATE;
+    END IF;
+    IF v_durability = 'ASYNC' THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     v_now := dexflows_now();
     IF v_run_on IS NOT NULL THEN
