@@ -53,8 +53,8 @@ class StepOptions:
 
     wait_for_method_timeout: float | timedelta = DEFAULT_METHOD_TIMEOUT
     execute_method_timeout: float | timedelta = DEFAULT_METHOD_TIMEOUT
-    wait_for_retry: RetryPolicy = RetryPolicy()
-    execute_retry: RetryPolicy = RetryPolicy()
+    wait_for_retry: RetryPolicy = field(default_factory=RetryPolicy)
+    execute_retry: RetryPolicy = field(default_factory=RetryPolicy)
     wait_for_lock_attributes: tuple[AttributeLock, ...] = ()
     execute_lock_attributes: tuple[AttributeLock, ...] = ()
     wait_for_load_attribute_maps: tuple[AttributeMap[Any], ...] = ()

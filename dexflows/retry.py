@@ -61,7 +61,7 @@ class RetryPolicy:
 
     def next_interval(self, attempt: int, rng: random.Random | None = None) -> float:
         """The wait in seconds after attempt number `attempt`: full jitter within the cap."""
-        draw = rng.random() if rng is not None else random.random()
+        draw = rng.random() if rng is not None else random.random()  # noqa: S311 - jitter needs no secrecy
         return draw * self.interval_cap(attempt)
 
     def is_exhausted(self, attempt: int, elapsed_seconds: float) -> bool:

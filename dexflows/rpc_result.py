@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from dexflows.decision import StepMovement, StepRef
@@ -17,6 +17,6 @@ T = TypeVar("T")
 class RPCResult(Generic[T]):
     """An RPC's answer, the Steps it starts and the Step types whose executions it cancels."""
 
-    output: T = cast("T", None)
+    output: T = None  # type: ignore[assignment]  # RPCResult() answers None
     next_steps: tuple[StepMovement, ...] = ()
     canceling_steps: tuple[StepRef, ...] = ()

@@ -107,9 +107,26 @@ class Codec(Generic[T]):
         try:
             wire = _decode(raw)
         except (msgspec.MsgspecError, ValueError):
-            self._load_wire(_parse_leniently(raw))  # most faults have a path, and are raised here
-            raise Misfit("not valid JSON") from None
+            return self._load_python(raw)
         return self._load_wire(wire)
+
+    def _load_python(self, raw: str | bytes) -> Any:
+        """Read what msgspec refuses as a whole, so that the walk can name the path of the number or text at fault."""
+        constants: list[str] = []
+
+        def keep_constant(word: str) -> float:
+            constants.append(word)
+            return float(word)
+
+        try:
+            text = raw if isinstance(raw, str) else raw.decode()
+            wire = json.loads(text, parse_int=_parse_int, parse_constant=keep_constant)
+        except ValueError:
+            raise Misfit("not valid JSON") from None
+        value = self._load_wire(wire)
+        if constants:
+            raise Misfit(f"not valid JSON: {constants[0]}")
+        return value
 
     def _load_wire(self, wire: Wire) -> Any:
         if self._plan.recursive:
@@ -134,16 +151,8 @@ def _native(plan: Plan, declared: Any) -> tuple[Any, Any]:
         return None, None
 
 
-def _parse_leniently(raw: str | bytes) -> Wire:
-    """What msgspec refuses as a whole, so that the walk can name the path of the number or text at fault."""
-    try:
-        return json.loads(raw, parse_int=_parse_int)
-    except ValueError:
-        raise Misfit("not valid JSON") from None
-
-
 def _parse_int(digits: str) -> int:
-    return int(digits) if len(digits) <= MAX_INT_DIGITS else 10**MAX_INT_DIGITS
+    return int(digits) if len(digits.lstrip("-")) <= MAX_INT_DIGITS else 10**MAX_INT_DIGITS
 
 
 _codecs: dict[Any, Codec[Any]] = {}

@@ -94,12 +94,13 @@ def plan_fixed_tuple(items: tuple[Plan, ...]) -> Plan:
     """A tuple with a type for each place."""
     name = f"tuple[{', '.join(each.name for each in items) or '()'}]"
 
-    def walk(values: Any, expected: type, walks: tuple[Callable[[Any], Any], ...]) -> list[Any]:
+    def walk(values: Any, expected: type[Any], walks: tuple[Callable[[Any], Any], ...]) -> list[Any]:
         if type(values) is not expected:
             raise mismatch(name, values)
-        if len(values) != len(walks):
-            raise Misfit(f"expected {len(walks)} items, got {len(values)}")
-        pairs = zip(walks, values, strict=True)
+        given: tuple[Any, ...] | list[Any] = values
+        if len(given) != len(walks):
+            raise Misfit(f"expected {len(walks)} items, got {len(given)}")
+        pairs = zip(walks, given, strict=True)
         return walk_items(lambda pair: pair[0](pair[1]), pairs)
 
     dumps = tuple(each.dump for each in items)

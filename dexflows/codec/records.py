@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any, NotRequired, Required, get_args, get_origin
 
@@ -37,7 +38,7 @@ def plan_dataclass(declared: type, name: str, fields: dict[str, Plan], *, native
     set_field = object.__setattr__
 
     def build(values: dict[str, Any]) -> Any:
-        made = object.__new__(declared)
+        made: Any = object.__new__(declared)
         for key, value in values.items():
             set_field(made, key, value)
         if post_init is not None:
@@ -59,9 +60,12 @@ def _dataclass_default(each: dataclasses.Field[Any]) -> Callable[[], Any] | None
     if each.default_factory is not dataclasses.MISSING:
         return each.default_factory
     if each.default is not dataclasses.MISSING:
-        default = each.default
-        return lambda: default
+        return _always(each.default)
     return None
+
+
+def _always(value: Any) -> Callable[[], Any]:
+    return lambda: value
 
 
 def plan_struct(declared: type[msgspec.Struct], name: str, fields: dict[str, Plan], *, native: bool) -> Plan:
@@ -84,10 +88,10 @@ def plan_struct(declared: type[msgspec.Struct], name: str, fields: dict[str, Pla
 
 def _struct_default(each: msgspec.structs.FieldInfo) -> Callable[[], Any] | None:
     if each.default_factory is not msgspec.NODEFAULT:
-        return each.default_factory
+        factory: Callable[[], Any] = each.default_factory
+        return factory
     if each.default is not msgspec.NODEFAULT:
-        default = each.default
-        return lambda: default
+        return _always(each.default)
     return None
 
 
@@ -111,7 +115,7 @@ def plan_pydantic(declared: Any, name: str, fields: dict[str, Plan]) -> Plan:
             name=field_name,
             key=field_name,
             plan=fields[field_name],
-            default=None if info.is_required() else (lambda info=info: info.get_default(call_default_factory=True)),
+            default=None if info.is_required() else partial(info.get_default, call_default_factory=True),
         )
         for field_name, info in declared.model_fields.items()
     ]
@@ -210,7 +214,7 @@ def _record_check(declared: type, fields: list[Field]) -> Callable[[Any], bool] 
         expected = tuple(each.plan.python_types[0] for each in fields)
         read = attrgetter(*(each.name for each in fields))
         return lambda value: type(value) is declared and tuple(map(type, read(value))) == expected
-    return lambda value: type(value) is declared and all(check(get(value)) for get, check in checks if check)
+    return lambda value: type(value) is declared and all(check(get(value)) for get, check in checks)
 
 
 def plan_typed_dict(declared: Any, name: str, hints: dict[str, Any], plan_of: Callable[[Any], Plan]) -> Plan:
