@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_random_
 
 from directory.models import CustomerProfile
 from directory.partitioning import email_partition
-from tests.directory.conftest import new_api_client
+from tests.directory.conftest import held_partition, new_api_client
 
 PROFILE_URL = "/patterns/hash-partitioned-attribute-map/customer-profile"
 CONFLICT = 409
@@ -23,15 +23,16 @@ CONFLICT = 409
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("directory")]
 
 
-def put(address: str) -> tuple[int, float]:
-    """Save a profile over HTTP; the status and the seconds it took."""
-    body = {"emailAddress": address, "fullName": "A", "companyName": "B", "customerTier": "C"}
-    began = time.monotonic()
+def profile_of(address: str) -> dict[str, str]:
+    return {"emailAddress": address, "fullName": "A", "companyName": "B", "customerTier": "C"}
+
+
+def put(address: str) -> int:
+    """Save a profile over HTTP; the status of the answer."""
     try:
-        response = new_api_client().put(PROFILE_URL, body, format="json")
+        return int(new_api_client().put(PROFILE_URL, profile_of(address), format="json").status_code)
     finally:
         connection.close()
-    return response.status_code, time.monotonic() - began
 
 
 def in_parallel(call: Callable[[str], Any], addresses: Iterable[str], threads: int) -> list[Any]:
@@ -51,11 +52,10 @@ def addresses_of_one_partition(size: int) -> list[str]:
 
 def test_64_customers_of_one_partition_saved_at_once_are_all_there() -> None:
     addresses = addresses_of_one_partition(64)
-    answers: list[tuple[int, float]] = []
+    answers: list[int] = []
 
-    def put_status(address: str) -> int:
-        status, seconds = put(address)
-        answers.append((status, seconds))
+    def put_once(address: str) -> int:
+        answers.append(status := put(address))
         return status
 
     def put_until_saved(address: str) -> int:
@@ -64,11 +64,11 @@ def test_64_customers_of_one_partition_saved_at_once_are_all_there() -> None:
             wait=wait_random_exponential(multiplier=0.02, max=1),
             stop=stop_after_attempt(200),
         )
-        return int(retrying(put_status, address))
+        return int(retrying(put_once, address))
 
     statuses = in_parallel(put_until_saved, addresses, threads=16)
     assert statuses == [200] * 64
-    assert {status for status, _ in answers} <= {200, CONFLICT}
+    assert set(answers) <= {200, CONFLICT}
     stored = CustomerProfile.objects.filter(partition=email_partition(addresses[0]).instance)
     assert {profile.email for profile in stored} == set(addresses)
 
@@ -77,5 +77,18 @@ def test_different_partitions_never_conflict() -> None:
     one_of_each: dict[str, str] = {}
     for n in range(400):
         one_of_each.setdefault(email_partition(address := f"user{n}@example.com").instance, address)
-    answers = in_parallel(put, one_of_each.values(), threads=16)
-    assert {status for status, _ in answers} == {200}
+    assert set(in_parallel(put, one_of_each.values(), threads=16)) == {200}
+
+
+def test_a_held_partition_is_refused_at_once_and_its_neighbours_go_on() -> None:
+    with held_partition("alice@example.com"):
+        began = time.monotonic()
+        response = new_api_client().put(PROFILE_URL, profile_of("alice@example.com"), format="json")
+        assert time.monotonic() - began < 1
+        assert (response.status_code, response.json()["code"]) == (CONFLICT, "rpc_lock_conflict")
+        assert response.json()["locks"] == ["customer_profiles_by_email_partition/partition-278"]
+        assert int(response["Retry-After"]) >= 1
+        assert put("bob@example.com") == 200
+        found = new_api_client().get(PROFILE_URL, {"emailAddress": "alice@example.com"})
+        assert found.json()["code"] == "customer_profile_not_found", "reading takes no lock"
+    assert put("alice@example.com") == 200

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.test import APIClient, APIRequestFactory
 
 from dexflows import RPCInvokeOptions, WorkerInvocationError
 from dexflows.client import Client
-from dexflows.models import Attribute
+from dexflows.models import AttributeValue
 from directory import client
 from directory.api.views import CustomerProfileView
 from directory.flows import FLOW_ID, PROFILES_ATTRIBUTE, customer_directory_flow
@@ -28,7 +28,7 @@ ALICE = {
     "customerTier": "gold",
 }
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def put(api: APIClient, body: Any) -> Any:
@@ -83,7 +83,7 @@ class TestProfiles:
 
     def test_a_profile_lies_in_the_partition_of_its_address(self, api: APIClient, directory: str) -> None:
         put(api, ALICE)
-        row = Attribute.objects.get(run_id=directory, name=PROFILES_ATTRIBUTE)
+        row = AttributeValue.objects.get(run_id=directory, name=PROFILES_ATTRIBUTE)
         assert row.instance == email_partition("alice@example.com").instance == "partition-278"
         assert row.value == {"alice@example.com": ALICE}
 
@@ -173,6 +173,19 @@ def test_a_handler_called_with_a_wrong_partition_misplaces_nothing(directory: st
     with pytest.raises(WorkerInvocationError):
         Client().invoke_rpc(flow.upsert_customer_profile, FLOW_ID, profile, options=wrong)
     assert client.find_profile("alice@example.com") is None
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_database_that_is_away_is_503_without_its_address(api: APIClient) -> None:
+    def away(*_: Any) -> Any:
+        raise OperationalError('connection to server at "db.internal" failed')
+
+    with connection.execute_wrapper(away):
+        responses = [put(api, ALICE), get(api, "alice@example.com"), api.post(f"{BASE}/start")]
+    for response in responses:
+        assert_problem(response, 503, "unavailable")
+        assert int(response["Retry-After"]) >= 1
+        assert b"db.internal" not in response.content
 
 
 def test_a_stranger_gets_a_problem_and_no_profile() -> None:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from io import StringIO
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
 
-from dexflows import RPCInvokeOptions
-from dexflows.client import Client
 from directory import client
-from directory.flows import FLOW_ID, customer_directory_flow
 from directory.models import CustomerProfile, Partition
 from directory.partitioning import email_partition
+from tests.directory.conftest import held_partition
 
 HEADER = "emailAddress,fullName,companyName,customerTier"
 
@@ -88,33 +85,14 @@ class TestImport:
 
     def test_a_partition_held_by_another_is_tried_until_it_is_free(self, write: WriteFile) -> None:
         path = write(["alice@example.com,Alice,C,gold"])
-        held, finished = Event(), Event()
-        holder = Thread(target=hold_partition, args=("partition-278", held, finished))
-        holder.start()
-        assert held.wait(10)
-        conflicts: list[object] = []
-        importer = Thread(target=lambda: conflicts.append(run(path)))
-        importer.start()
-        importer.join(0.3)
-        assert importer.is_alive(), "the import must wait for the holder"
-        finished.set()
-        holder.join(10)
+        with held_partition("alice@example.com"):
+            importer = Thread(target=run, args=(path,))
+            importer.start()
+            importer.join(0.3)
+            assert importer.is_alive(), "the import must wait for the holder"
+            assert client.find_profile("alice@example.com") is None
         importer.join(30)
         assert client.find_profile("alice@example.com") is not None
-
-
-def hold_partition(instance: str, held: Event, finished: Event) -> None:
-    """Hold the lock of one partition as an RPC under way does, until told to finish."""
-    lock = RPCInvokeOptions(lock_attribute_map_instances=(customer_directory_flow.profiles.lock(instance),))
-    try:
-        with transaction.atomic():
-            Client().invoke_rpc(
-                customer_directory_flow.get_customer_profile_by_email, FLOW_ID, "b@example.com", options=lock
-            )
-            held.set()
-            finished.wait(20)
-    finally:
-        connection.close()
 
 
 def test_a_wrong_header_is_refused(write: WriteFile, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from directory.flows import FLOW_ID
 from directory.models import DirectorySchema
 from directory.schema import PartitionSchemaMismatchError
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def test_the_first_start_records_the_schema(directory: str) -> None:
