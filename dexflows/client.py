@@ -7,6 +7,7 @@ engine's database, what a client writes is part of that block.
 import time
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
 from dexflows.flow import Flow
+from dexflows.models import Run
 from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo, FlowResult
@@ -109,9 +111,9 @@ class Client:
         deadline = None if timeout is None else time.monotonic() + timeout
         pause, given = FIRST_POLL, _run_id(run_id)
         while True:
-            run = rpc.restarting(lambda: selectors.find_run(flow_id, given))
-            if selectors.RunStatus(run.status).is_closed:
-                return rpc.restarting(lambda: selectors.result_of(run))
+            run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
+            if result.is_terminal:
+                return result
             given = run.run_id
             left = LAST_POLL if deadline is None else deadline - time.monotonic()
             if left <= 0:
@@ -129,11 +131,11 @@ class Client:
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
     ) -> Any:
-        """The committed value of an Attribute, or of one instance of an AttributeMap; the default where there is none."""
+        """The committed value of an Attribute or of one map instance; the default where there is none."""
         return self.get_attributes(flow_id, _selector(attribute, instance), run_id=run_id)[0]
 
     def get_attributes(self, flow_id: str, *selected: selectors.Selector, run_id: str | None = None) -> list[Any]:
-        """The committed values of `attribute` and `attribute_map.load(instance)` selectors, in that order."""
+        """The committed values of `attribute` and `attribute_map.load(instance)` selectors, in order."""
         _check_id("Flow ID", flow_id)
         given = _run_id(run_id)
 
@@ -179,6 +181,11 @@ def _run_id(value: str | None) -> UUID | None:
         return None if value is None else UUID(str(value))
     except ValueError:
         raise InvalidRequestError(f"run ID must be a UUID, not {str(value)[:80]!r}") from None
+
+
+def _run_and_result(flow_id: str, run_id: UUID | None) -> tuple[Run, FlowResult]:
+    run = selectors.find_run(flow_id, run_id)
+    return run, selectors.result_of(run)
 
 
 def _selector(attribute: AttributeDefinition, instance: str | None) -> selectors.Selector:

@@ -55,7 +55,7 @@ def conf() -> Conf:
     given = getattr(settings, "DEXFLOWS", {})
     known = {field.name.upper() for field in fields(Conf)}
     if unknown := sorted(set(given) - known):
-        raise ImproperlyConfigured(f"unknown keys in DEXFLOWS: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        raise ImproperlyConfigured(f"unknown keys in DEXFLOWS: {unknown}; known are {sorted(known)}")
     return Conf(**{key.lower(): value for key, value in given.items()})
 
 

@@ -122,9 +122,7 @@ def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
     )
     found = {(name, instance): raw for name, instance, raw in rows}
     return [
-        definition.fresh_default()
-        if (raw := found.get((name, instance))) is None
-        else definition.codec.decode(raw)
+        definition.fresh_default() if (raw := found.get((name, instance))) is None else definition.codec.decode(raw)
         for definition, name, instance in wanted
     ]
 

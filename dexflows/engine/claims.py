@@ -93,7 +93,7 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
 
 
 def next_claim(claim: Claim, settlement: transitions.Settlement, movement: Movement | None) -> Claim | None:
-    """The claim that a settlement made for the same worker; `movement` is None when `execute` of the same Step is next."""
+    """The claim that a settlement made for the same worker; without a movement, of the same Step's `execute`."""
     if settlement.next_token is None or settlement.attributes is None:
         return None
     flow, number = claim.flow, settlement.next_number

@@ -29,7 +29,7 @@ from dexflows.states import StepMethod, StepState
 logger = logging.getLogger(__name__)
 
 SETTLE_PAUSES = (0.0, 0.1, 0.5, 1.0, 2.0)
-"""Seconds before each try to settle over a broken connection; after the last, the lease ends and the Step comes back."""
+"""Seconds before each try to settle over a broken connection; after the last one, the lease ends and rescue follows."""
 ATOMIC_TRIES = 5
 """How often an `execute_atomic` handler is run anew after a deadlock or serialization failure of its transaction."""
 

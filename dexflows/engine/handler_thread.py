@@ -11,6 +11,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.db import connections
@@ -18,7 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from dexflows.errors import RpcTimeoutError
 
-_Job = tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, "queue.SimpleQueue[tuple[Any, BaseException | None]]"]
+_Answers = queue.SimpleQueue[tuple[Any, BaseException | None]]
+_Job = tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, _Answers]
 
 
 class HandlerThread:
@@ -30,7 +32,7 @@ class HandlerThread:
 
     def call(self, function: Callable[[], Any], connection: BaseDatabaseWrapper, timeout: float) -> Any:
         """The function's result, or what it raised; RpcTimeoutError when it takes longer than `timeout` seconds."""
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        answers: _Answers = queue.SimpleQueue()
         connection.inc_thread_sharing()
         try:
             self._jobs.put((contextvars.copy_context(), function, connection, answers))
@@ -49,7 +51,7 @@ class HandlerThread:
             connections[connection.alias] = connection
             try:
                 answers.put((context.run(function), None))
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
                 answers.put((None, error))
             finally:
                 del connections[connection.alias]
@@ -81,9 +83,7 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
     session = connection.connection
     if session is None or session.closed:
         return
-    try:
+    with suppress(Exception):  # the request needs a connection of its own; should that fail, cutting the line is enough
         session.cancel_safe(timeout=1)
-    except Exception:  # the cancel request needs a connection of its own, which may fail; the cut line is enough
-        pass
     with socket.socket(fileno=os.dup(session.pgconn.socket)) as line:
         line.shutdown(socket.SHUT_RDWR)

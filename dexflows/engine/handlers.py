@@ -88,9 +88,7 @@ def buffer_of(flow: FlowDefinition, load: LoadSet, attributes: str) -> Attribute
 
 def effects_of(context: Context) -> Effects:
     """What a handler buffered."""
-    return Effects(
-        writes=context.attributes.writes, events=tuple(context.events), local_writes=context.local_writes
-    )
+    return Effects(writes=context.attributes.writes, events=tuple(context.events), local_writes=context.local_writes)
 
 
 def _context(claim: Claim) -> Context:

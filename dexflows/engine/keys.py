@@ -96,7 +96,8 @@ class MethodPlan:
     load: LoadSet
 
     def to_json(self) -> dict[str, Any]:
-        plan: dict[str, Any] = {"timeout": self.options.timeout, "load": msgspec.Raw((self.load.json or "null").encode())}
+        load = msgspec.Raw((self.load.json or "null").encode())
+        plan: dict[str, Any] = {"timeout": self.options.timeout, "load": load}
         if self.locks.exclusive:
             plan |= {"x": self.locks.exclusive, "s": self.locks.shared}
         return plan

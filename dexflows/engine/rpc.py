@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -88,9 +89,10 @@ class Invocation:
         options: RPCInvokeOptions,
     ) -> "Invocation":
         arguments = (rpc.input_codec.decode(input),) if rpc.has_input and rpc.input_codec else ()
-        for given in (*options.lock_attribute_map_instances, *options.load_attribute_map_instances):
-            if flow.attributes.get(given.definition.name) is not given.definition:
-                raise InvalidRequestError(f"{given.definition!r} is not in the schema of Flow {flow.flow_type}")
+        named = [lock.definition for lock in options.lock_attribute_map_instances]
+        for definition in (*named, *(load.definition for load in options.load_attribute_map_instances)):
+            if flow.attributes.get(definition.name) is not definition:
+                raise InvalidRequestError(f"{definition!r} is not in the schema of Flow {flow.flow_type}")
         locks = LockSet.of((*rpc.locks, *options.lock_attribute_map_instances))
         instances = (*rpc.load_instances, *options.load_attribute_map_instances)
         load = LoadSet.of(flow.attributes, rpc.load_maps, instances)
@@ -122,8 +124,11 @@ def _within_transaction(call: Invocation, connection: BaseDatabaseWrapper, neste
     active = bool(call.locks.exclusive)
     opened = open_run(call.flow_id, call.run_id, active, call.locks, call.load, server_timeout)
     if opened.flow_type != call.flow.flow_type:
-        raise FlowNotActiveOrNotFoundError(f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}")
-    output, effects, payload = call_within(lambda: _handle(call, opened, connection), connection, call.rpc.timeout)
+        mismatch = f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}"
+        raise FlowNotActiveOrNotFoundError(mismatch)
+    handle = partial(_handle, call, opened, connection)
+    handled: tuple[str, Effects, dict[str, Any]] = call_within(handle, connection, call.rpc.timeout)
+    output, effects, payload = handled
     commit(opened, effects, payload, call.flow_id)
     if call.locks.exclusive:
         transaction.on_commit(lambda: _ring_waiters(opened.run_id, call.locks), using=conf().database, robust=True)

@@ -6,5 +6,18 @@ from dexflows.models.lock_hold import LockHold
 from dexflows.models.lock_wait import LockWait
 from dexflows.models.run import Run
 from dexflows.models.step_execution import StepExecution
+from dexflows.models.views import AttributeRecord, EventRecord, LockHolder, LockWaiter, StepRecord
 
-__all__ = ["AttributeValue", "Event", "LockHold", "LockWait", "Run", "StepExecution"]
+__all__ = [
+    "AttributeRecord",
+    "AttributeValue",
+    "Event",
+    "EventRecord",
+    "LockHold",
+    "LockHolder",
+    "LockWait",
+    "LockWaiter",
+    "Run",
+    "StepExecution",
+    "StepRecord",
+]

@@ -96,9 +96,9 @@ class StepExecution(models.Model):
             models.Index(F("lease_until"), name="dexflows_step_lease", condition=Q(state=StepState.RUNNING)),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.run_id}/{self.step_execution_id}"
+
     @property
     def step_execution_id(self) -> str:
         return f"{self.step_type}-{self.number}"
-
-    def __str__(self) -> str:
-        return f"{self.run_id}/{self.step_execution_id}"

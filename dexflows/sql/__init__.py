@@ -21,9 +21,19 @@ def text(name: str) -> str:
 
 
 def install(using: str) -> None:
-    """Create or replace every function on one database."""
+    """Create every function anew on one database, in one transaction: callers see all old ones or all new ones."""
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('dexflows.sql', 0))")
         for name in names():
+            if name not in CREATION_ORDER:
+                # A changed signature would leave the old function beside the new one, and calls ambiguous.
+                cursor.execute(
+                    "SELECT oid::regprocedure::text FROM pg_proc "
+                    "WHERE proname = %s AND pronamespace = current_schema()::regnamespace",
+                    [f"dexflows_{name}"],
+                )
+                for (signature,) in cursor.fetchall():
+                    cursor.execute(f"DROP FUNCTION {signature}")
             cursor.execute(text(name))
 
 
@@ -31,4 +41,5 @@ def call(using: str, statement: str, arguments: tuple[Any, ...]) -> list[tuple[A
     """Run one statement in one round trip and return its rows."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, arguments)
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
