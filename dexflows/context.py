@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar, cast
 
+from dexflows.attribute import MAX_NAME_LENGTH
 from dexflows.buffer import AttributeBuffer
 from dexflows.codec import codec_for, encode_output
+from dexflows.errors import ValueMappingError
 
 __all__ = ["Context", "RecoveryError"]
 
@@ -21,6 +23,12 @@ class RecoveryError:
 
     error_type: str
     detail: str
+
+
+def _checked_name(name: object) -> str:
+    if type(name) is not str or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise ValueMappingError("$", f"a name must be a str of 1 to {MAX_NAME_LENGTH} printable characters")
+    return name
 
 
 def _never_canceled() -> bool:
@@ -82,11 +90,11 @@ class Context:
 
     def record_event(self, name: str, value: object = None) -> None:
         """Add an event to the run's history when the handler's result commits."""
-        self.events.append((name, encode_output(value, key=name)))
+        self.events.append((_checked_name(name), encode_output(value, key=name)))
 
     def set_step_execution_local(self, key: str, value: object) -> None:
         """Keep a value for the later handlers and attempts of this Step execution."""
-        self.local_writes[key] = encode_output(value, key=key)
+        self.local_writes[_checked_name(key)] = encode_output(value, key=key)
 
     def get_step_execution_local(self, key: str, value_type: type[T]) -> T | None:
         """The value kept under `key` by this Step execution, or None."""

@@ -10,9 +10,7 @@ from typing import Any
 from dexflows.attribute import (
     Attribute,
     AttributeDefinition,
-    AttributeLock,
     AttributeMap,
-    AttributeMapInstance,
     PersistenceSchema,
 )
 from dexflows.codec import Codec
@@ -21,8 +19,8 @@ from dexflows.errors import DexflowsError, FlowDefinitionError
 from dexflows.flow import MAX_RPC_TIMEOUT, Flow, RpcOptions, StepList
 from dexflows.options import StepOptions
 from dexflows.registry import FlowDefinition, RpcDefinition, StepDefinition
+from dexflows.scope import check_scope, check_step_scope
 from dexflows.signatures import codec_at, generic_argument, read_handler, rpc_output_type
-from dexflows.states import StepMethod
 from dexflows.step import Step
 from dexflows.wait import Wait
 
@@ -41,9 +39,7 @@ def define_flow(flow: Flow[Any]) -> FlowDefinition:
         flow_type = _checked_name(flow.get_flow_type(), "Flow type")
         name = f"Flow {flow_type}"
         return _define(flow, flow_type)
-    except FlowDefinitionError as error:
-        raise FlowDefinitionError(f"{name}: {error}") from error
-    except DexflowsError as error:
+    except (DexflowsError, ValueError, TypeError, AttributeError) as error:
         raise FlowDefinitionError(f"{name}: {error}") from error
 
 
@@ -150,9 +146,7 @@ def _define_step(step: Step[Any], attributes: dict[str, AttributeDefinition]) ->
     options = step.get_step_options()
     if not isinstance(options, StepOptions):
         raise FlowDefinitionError(f"{where}: get_step_options must return StepOptions")
-    for method in StepMethod:
-        chosen = options.for_method(method)
-        _check_scope(f"{where}.{method}", attributes, chosen.locks, chosen.load_maps, chosen.load_instances)
+    check_step_scope(where, attributes, options)
     return StepDefinition(step=step, step_type=step_type, input_codec=codec, has_wait_for=has_wait_for, options=options)
 
 
@@ -185,7 +179,7 @@ def _define_rpc(
     signature = read_handler(function, where)
     if not 0 < options.timeout <= MAX_RPC_TIMEOUT:
         raise FlowDefinitionError(f"{where}: timeout must be over 0 and at most {MAX_RPC_TIMEOUT:g} seconds")
-    _check_scope(
+    check_scope(
         where, attributes, options.lock_attributes, options.load_attribute_maps, options.load_attribute_map_instances
     )
     return RpcDefinition(
@@ -199,38 +193,3 @@ def _define_rpc(
         load_maps=options.load_attribute_maps,
         load_instances=options.load_attribute_map_instances,
     )
-
-
-def _check_scope(
-    where: str,
-    attributes: dict[str, AttributeDefinition],
-    locks: Iterable[AttributeLock],
-    load_maps: Iterable[AttributeMap[Any]],
-    load_instances: Iterable[AttributeMapInstance],
-) -> None:
-    for lock in locks:
-        if not isinstance(lock, AttributeLock):
-            raise FlowDefinitionError(f"{where}: {lock!r} is no lock; use attribute.lock() or map.lock(instance)")
-        _check_in_schema(where, attributes, lock.definition, "locks")
-        if isinstance(lock.definition, AttributeMap) and lock.instance is None and not lock.whole_map:
-            raise FlowDefinitionError(f"{where} locks {lock.definition!r} without an instance")
-        if isinstance(lock.definition, Attribute) and (lock.instance is not None or lock.whole_map):
-            raise FlowDefinitionError(f"{where} locks the singleton {lock.definition!r} with an instance")
-    for each in load_maps:
-        _check_in_schema(where, attributes, each, "loads")
-        if not isinstance(each, AttributeMap):
-            raise FlowDefinitionError(f"{where} loads {each!r} as a map, but it is a singleton")
-    for one in load_instances:
-        if not isinstance(one, AttributeMapInstance):
-            raise FlowDefinitionError(f"{where}: {one!r} is no map instance; use map.load(instance)")
-        _check_in_schema(where, attributes, one.definition, "loads")
-        if not isinstance(one.definition, AttributeMap):
-            raise FlowDefinitionError(f"{where} loads an instance of the singleton {one.definition!r}")
-
-
-def _check_in_schema(
-    where: str, attributes: dict[str, AttributeDefinition], definition: AttributeDefinition, verb: str
-) -> None:
-    name = getattr(definition, "name", None)
-    if name is None or attributes.get(name) is not definition:
-        raise FlowDefinitionError(f"{where} {verb} {definition!r}, which is not in the persistence schema")

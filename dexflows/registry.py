@@ -14,6 +14,7 @@ from dexflows.decision import StepRef
 from dexflows.errors import FlowDefinitionError, InvalidRequestError, InvalidStepResultError
 from dexflows.flow import Flow
 from dexflows.options import StepOptions
+from dexflows.scope import check_step_scope
 from dexflows.step import Step
 
 __all__ = ["FlowDefinition", "Registry", "RpcDefinition", "StepDefinition", "register", "registry"]
@@ -67,6 +68,13 @@ class FlowDefinition:
         named = step.__name__ if isinstance(step, type) else repr(step)
         fault = "names several Steps by one class" if found else "is not a Step"
         raise InvalidStepResultError(f"{named} {fault} of Flow {self.flow_type}")
+
+    def check_options(self, options: StepOptions) -> None:
+        """Refuse a movement's options whose locks or loads are not of this Flow."""
+        try:
+            check_step_scope("a movement's options", self.attributes, options)
+        except FlowDefinitionError as error:
+            raise InvalidStepResultError(f"Flow {self.flow_type}: {error}") from error
 
 
 class Registry:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dexflows.codec import Codec, codec_for
 from dexflows.context import Context
@@ -74,6 +74,6 @@ def generic_argument(cls: type, base: type) -> Any:
     """T where `cls` derives directly or further up from `base[T]`, else the sentinel `inspect.Parameter.empty`."""
     for ancestor in cls.__mro__:
         for declared in getattr(ancestor, "__orig_bases__", ()):
-            if get_origin(declared) is base and not getattr(get_args(declared)[0], "__typevar__", None):
+            if get_origin(declared) is base and not isinstance(get_args(declared)[0], TypeVar):
                 return get_args(declared)[0]
     return inspect.Parameter.empty
