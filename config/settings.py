@@ -195,9 +195,11 @@ if environ.flag("BEHIND_PROXY"):
 
 # --- Static files, language, time -------------------------------------------------------------------------------------------
 STATIC_URL = "static/"
-STATIC_ROOT = Path(environ.text("STATIC_ROOT", str(BASE_DIR / "staticfiles")))
 # Served straight from the packages, so that neither `make run` nor a test needs `collectstatic` first.
 WHITENOISE_USE_FINDERS = environ.flag("STATIC_FROM_PACKAGES", default=LOCAL or DEBUG)
+STATIC_ROOT = Path(environ.text("STATIC_ROOT", str(STATE_DIR / "static" if LOCAL else BASE_DIR / "staticfiles")))
+if WHITENOISE_USE_FINDERS:
+    STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 LANGUAGE_CODE = "en"
 USE_I18N = True
 USE_TZ = True

@@ -117,18 +117,17 @@ def read_ready(folder: Path) -> Running | None:
         return None
 
 
-def _find_or_start(
-    service: str, state_dir: Path, folder: Path
-) -> "tuple[Running, subprocess.Popen[bytes] | None]":
-    keeper = None
-    if not has_keeper(folder):
-        (folder / "ready.json").unlink(missing_ok=True)
-        keeper = _start_keeper(service, state_dir, folder)
+def _find_or_start(service: str, state_dir: Path, folder: Path) -> "tuple[Running, subprocess.Popen[bytes] | None]":
+    own_keeper = None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if running := read_ready(folder):
-            return running, keeper
-        if keeper.poll() is not None if keeper else not has_keeper(folder):
+        if has_keeper(folder):
+            if running := read_ready(folder):
+                return running, own_keeper
+        elif own_keeper is None:  # None was there, or the one that was there was told to stop and is gone now.
+            (folder / "ready.json").unlink(missing_ok=True)
+            own_keeper = _start_keeper(service, state_dir, folder)
+        elif own_keeper.poll() is not None:
             raise EmbeddedServerError(_explain(service, folder))
         time.sleep(POLL_SECONDS)
     raise EmbeddedServerError(f"{service} did not start within {START_SECONDS:.0f} s. {_explain(service, folder)}")
