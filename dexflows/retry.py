@@ -11,6 +11,9 @@ from typing import Any
 
 __all__ = ["RetryAfter", "RetryPolicy", "retry_after", "seconds"]
 
+_LARGEST_GROWTH = 700.0
+"""Natural logarithm of the largest power that is computed; just below where floats end."""
+
 
 def seconds(value: float | timedelta, name: str) -> float:
     """A duration as finite seconds, not negative; `name` is what a refusal calls it."""
@@ -54,8 +57,8 @@ class RetryPolicy:
             return min(initial, maximum)
         if self.backoff_coefficient == 1:
             return initial
-        steps_to_maximum = math.log(maximum / initial) / math.log(self.backoff_coefficient)
-        if attempt - 1 >= steps_to_maximum:
+        growth = max(attempt - 1, 0) * math.log(self.backoff_coefficient)
+        if growth >= min(math.log(maximum) - math.log(initial), _LARGEST_GROWTH):
             return maximum
         return min(maximum, initial * self.backoff_coefficient ** max(attempt - 1, 0))
 

@@ -74,6 +74,7 @@ def generic_argument(cls: type, base: type) -> Any:
     """T where `cls` derives directly or further up from `base[T]`, else the sentinel `inspect.Parameter.empty`."""
     for ancestor in cls.__mro__:
         for declared in getattr(ancestor, "__orig_bases__", ()):
-            if get_origin(declared) is base and not isinstance(get_args(declared)[0], TypeVar):
-                return get_args(declared)[0]
+            argument = get_args(declared)[0] if get_origin(declared) is base else Any
+            if argument is not Any and not isinstance(argument, TypeVar):
+                return argument
     return inspect.Parameter.empty

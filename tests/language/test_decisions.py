@@ -1,0 +1,41 @@
+"""Decisions are values that say what comes next."""
+
+from __future__ import annotations
+
+import pytest
+
+from dexflows import (
+    StepMovement,
+    StepOptions,
+    dead_end,
+    force_complete,
+    force_fail,
+    go_to,
+    go_to_many,
+    graceful_complete,
+)
+from dexflows.decision import DecisionKind
+from tests.language.flows import Work
+
+
+def test_each_function_makes_its_kind_of_decision() -> None:
+    step, options = Work(), StepOptions(execute_atomic=True)
+    assert go_to(Work, "a").movements == (StepMovement(Work, "a", None),)
+    assert go_to_many(StepMovement.of(Work), StepMovement.of(step, "b", options)).movements == (
+        StepMovement(Work),
+        StepMovement(step, "b", options),
+    )
+    assert graceful_complete(1).output == force_complete(1).output == 1
+    assert force_fail("no stock").reason == "no stock"
+    made = [go_to(Work), graceful_complete(), force_complete(), force_fail(), dead_end()]
+    assert [each.kind for each in made] == list(DecisionKind)
+    with pytest.raises(ValueError, match="at least one"):
+        go_to_many()
+
+
+def test_cancellations_add_up_and_leave_the_first_decision_alone() -> None:
+    step = Work()
+    plain = dead_end()
+    full = plain.with_canceling_steps(Work).with_canceling_steps(step).with_canceling_sibling_steps(step)
+    assert (full.canceling_steps, full.canceling_sibling_steps) == ((Work, step), (step,))
+    assert plain.canceling_steps == ()
