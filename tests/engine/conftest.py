@@ -1,0 +1,40 @@
+"""A database with nothing of the engine in it, real commits, an empty registry and a doorbell that collects."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from dexflows.engine import doorbell
+from dexflows.registry import registry
+from tests.engine.kit import CollectingDoorbell, Lab
+
+TABLES = ("run", "step_execution", "attribute", "lock_hold", "lock_wait", "event")
+
+
+@pytest.fixture(autouse=True)
+def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Give real commits, as the fixture of pytest-django does, without its flush, which installs every SQL function anew."""
+    with django_db_blocker.unblock():
+        yield
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+            cursor.execute(f"TRUNCATE {', '.join(f'dexflows_{table}' for table in TABLES)}, auth_group CASCADE")
+        connection.close()
+
+
+@pytest.fixture
+def bell() -> Iterator[CollectingDoorbell]:
+    """Hang up a doorbell that collects."""
+    collecting = CollectingDoorbell()
+    before = doorbell.install(collecting)
+    yield collecting
+    doorbell.install(before)
+
+
+@pytest.fixture
+def lab(bell: CollectingDoorbell) -> Iterator[Lab]:
+    """Give a Flow to be defined by the test, in a registry of its own."""
+    with registry.isolated():
+        yield Lab(bell)
