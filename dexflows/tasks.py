@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from celery import shared_task
+from celery import current_app, shared_task
 
 from dexflows.engine import doorbell, executor
 from dexflows.engine.keys import StepKey
@@ -29,6 +29,11 @@ class CeleryDoorbell:
     def __init__(self) -> None:
         self._quiet_until = 0.0
 
+    @property
+    def failed(self) -> bool:
+        """Whether the last ring failed."""
+        return self._quiet_until > 0.0
+
     def ring(self, steps: Sequence[StepKey]) -> None:
         for step in steps:
             if time.monotonic() < self._quiet_until:
@@ -36,9 +41,27 @@ class CeleryDoorbell:
             arguments = (str(step.run_id), step.flow_type, step.step_type, step.number, step.queue)
             try:
                 run_step.apply_async(arguments, queue=step.queue, retry=False)
-            except Exception as error:  # whatever transport is configured, a ring must not fail a caller
+                self._quiet_until = 0.0
+            except Exception as error:  # noqa: BLE001 - whatever transport it is, a ring must not fail a caller
                 self._quiet_until = time.monotonic() + QUIET_SECONDS
                 logger.warning("could not ring for due work, sweeps will find it: %s", error)
 
+    def try_again(self) -> bool:
+        """Ask the broker whether it is there again."""
+        try:
+            with current_app.connection_for_write() as connection:
+                connection.ensure_connection(max_retries=1, timeout=1)
+        except Exception as error:  # noqa: BLE001 - see `ring`
+            logger.warning("the broker cannot be reached: %s", error)
+            return False
+        self._quiet_until = 0.0
+        return True
 
-doorbell.install(CeleryDoorbell())
+
+_celery_doorbell = CeleryDoorbell()
+doorbell.install(_celery_doorbell)
+
+
+def broker_is_reachable() -> bool:
+    """Whether ringing is of use; costs nothing as long as rings arrive."""
+    return not _celery_doorbell.failed or _celery_doorbell.try_again()

@@ -49,7 +49,10 @@ class RunOn:
 
 def run(key: StepKey, worker: Worker) -> bool:
     """Look at a Step execution: run it, and those that follow it in place. True when an attempt was run."""
-    claim = claims.claim(key, worker)
+    if worker.draining:
+        ring_after_commit([key])
+        return False
+    claim = _first_claim(key, worker)
     ran = claim is not None
     run_on = RunOn(worker)
     while claim is not None:
@@ -58,8 +61,22 @@ def run(key: StepKey, worker: Worker) -> bool:
     return ran
 
 
+def _first_claim(key: StepKey, worker: Worker) -> Claim | None:
+    """Claim, once more over a new connection if the one at hand turns out to be broken."""
+    try:
+        return claims.claim(key, worker)
+    except (OperationalError, InterfaceError):
+        connections[conf().database].close_if_unusable_or_obsolete()
+    try:
+        return claims.claim(key, worker)
+    except (OperationalError, InterfaceError) as error:
+        logger.warning("could not claim %s of run %s now: %s", key.step_execution_id, key.run_id, error)
+        connections[conf().database].close_if_unusable_or_obsolete()
+        return None
+
+
 def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
-    with run_on.worker.holding(claim.key, claim.token):
+    with run_on.worker.holding(claim.key, claim.token, claim.method_plan.options.timeout):
         started = time.monotonic()
         settlement = None
         if lost := _lost_before(claim):
@@ -124,7 +141,10 @@ def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Se
         payload["run_on"] = claimed
         if isinstance(outcome, WaitSkipped):
             payload["state"] = StepState.RUNNING
-    return transitions.settle(claim.key, claim.token, payload)
+    settlement = transitions.settle(claim.key, claim.token, payload)
+    if payload["state"] is StepState.BACKOFF:
+        run_on.worker.due_in(payload["delay"])
+    return settlement
 
 
 def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | None:

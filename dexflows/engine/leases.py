@@ -20,8 +20,11 @@ class Worker(Protocol):
     def draining(self) -> bool:
         """Whether the worker is about to stop and must not claim more work."""
 
-    def holding(self, key: StepKey, token: UUID) -> AbstractContextManager[None]:
-        """While open, the lease of this attempt is kept alive."""
+    def holding(self, key: StepKey, token: UUID, timeout: float) -> AbstractContextManager[None]:
+        """While open, the lease of this attempt is kept alive, until its method's timeout in seconds."""
+
+    def due_in(self, seconds: float) -> None:
+        """A hint that a Step is due so soon; whoever misses it finds the Step at the next regular look."""
 
 
 @dataclass
@@ -33,9 +36,12 @@ class InlineWorker:
     held: list[UUID] = field(default_factory=list)
 
     @contextmanager
-    def holding(self, key: StepKey, token: UUID) -> Iterator[None]:
+    def holding(self, key: StepKey, token: UUID, timeout: float) -> Iterator[None]:
         self.held.append(token)
         try:
             yield
         finally:
             self.held.remove(token)
+
+    def due_in(self, seconds: float) -> None:
+        return None
