@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dexflows.codec import Codec, codec_for
 from dexflows.context import Context
@@ -59,10 +59,11 @@ def codec_at(declared: Any, where: str) -> Codec[Any]:
 
 
 def rpc_output_type(returns: Any, where: str) -> Any:
-    """T of a return annotation `RPCResult[T]`, None or an optional of these."""
+    """T of a return annotation `RPCResult[T]`, None where it is None, and `T | None` where either may come."""
     if get_origin(returns) in (Union, UnionType):
         members = [each for each in get_args(returns) if each is not NoneType]
-        returns = members[0] if len(members) == 1 else returns
+        if len(members) == 1:
+            return Optional[rpc_output_type(members[0], where)]  # noqa: UP045 - made from a value
     if returns in (None, NoneType):
         return NoneType
     if get_origin(returns) is RPCResult:

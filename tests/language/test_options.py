@@ -25,7 +25,7 @@ FULL = StepOptions(
     wait_for_retry=RetryPolicy(maximum_attempts=1),
     execute_retry=RetryPolicy(maximum_attempts=2),
     wait_for_lock_attributes=(count.lock(),),
-    execute_lock_attributes=(notes.lock("a/b".replace("/", "-")), notes.lock_all()),
+    execute_lock_attributes=(notes.lock("a-b"), notes.lock_all()),
     wait_for_load_attribute_maps=(notes,),
     execute_load_attribute_maps=(notes,),
     wait_for_load_attribute_map_instances=(notes.load("x"),),
