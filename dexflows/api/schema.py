@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiResponse, inline_serializer
 from rest_framework import serializers
+
+from dexflows.api.problems import CONTENT_TYPE
 
 # Made inline because a Serializer has an attribute `errors` of its own.
 ProblemSerializer = inline_serializer(
@@ -26,17 +29,22 @@ ProblemSerializer = inline_serializer(
 )
 
 
-def problem_response(codes: Iterable[str]) -> OpenApiResponse:
-    """The documentation of one error status that answers with any of ``codes``."""
-    return OpenApiResponse(ProblemSerializer, description=" or ".join(f"`{code}`" for code in codes))
-
-
 # Any request can meet these, whatever it asks for.
-COMMON_PROBLEMS = {
-    401: problem_response(["not_authenticated", "authentication_failed"]),
-    403: problem_response(["permission_denied", "not_authenticated"]),
-    405: problem_response(["method_not_allowed"]),
-    406: problem_response(["not_acceptable"]),
-    500: problem_response(["internal_error"]),
-    503: problem_response(["unavailable"]),
+_COMMON: Final[Mapping[int, tuple[str, ...]]] = {
+    401: ("not_authenticated", "authentication_failed"),
+    403: ("permission_denied", "not_authenticated"),
+    405: ("method_not_allowed",),
+    406: ("not_acceptable",),
+    500: ("internal_error",),
+    503: ("unavailable",),
 }
+
+
+def problems(codes_by_status: Mapping[int, Sequence[str]] | None = None) -> dict[Any, OpenApiResponse]:
+    """How one operation may answer with an error: its own statuses with their codes, and the common ones."""
+    return {
+        (status, CONTENT_TYPE): OpenApiResponse(
+            ProblemSerializer, description=" or ".join(f"`{code}`" for code in codes)
+        )
+        for status, codes in sorted({**_COMMON, **(codes_by_status or {})}.items())
+    }

@@ -10,13 +10,14 @@ from rest_framework.views import APIView
 
 from dexflows.api.parsing import StrictJSONParser
 from dexflows.api.problems import ProblemError
-from dexflows.api.schema import COMMON_PROBLEMS, problem_response
+from dexflows.api.schema import problems
 from directory import client
 from directory.api.serializers import CustomerProfileSerializer, DirectoryStartedSerializer, ProfileQuerySerializer
 from directory.flows import FLOW_ID
 from directory.profile import CustomerProfile
 
 _NOT_STARTED = "flow_not_active_or_not_found"
+_TAGS = ["customer directory"]
 _NOT_FOUND = "customer_profile_not_found"
 
 
@@ -27,8 +28,9 @@ class StartView(APIView):
 
     @extend_schema(
         operation_id="start_customer_directory",
+        tags=_TAGS,
         request=None,
-        responses={200: DirectoryStartedSerializer, **COMMON_PROBLEMS},
+        responses={200: DirectoryStartedSerializer, **problems()},
     )
     def post(self, request: Request) -> Response:
         """Start the directory. Safe to repeat: a directory that runs already is left alone and its run ID returned."""
@@ -42,17 +44,21 @@ class CustomerProfileView(APIView):
 
     @extend_schema(
         operation_id="upsert_customer_profile",
+        tags=_TAGS,
         request=CustomerProfileSerializer,
         responses={
             200: CustomerProfileSerializer,
-            400: problem_response(["invalid_value"]),
-            404: problem_response([_NOT_STARTED]),
-            409: problem_response(["rpc_lock_conflict"]),
-            413: problem_response(["value_too_large"]),
-            415: problem_response(["unsupported_media_type"]),
-            422: problem_response(["worker_error"]),
-            504: problem_response(["rpc_timeout"]),
-            **COMMON_PROBLEMS,
+            **problems(
+                {
+                    400: ["invalid_value"],
+                    404: [_NOT_STARTED],
+                    409: ["rpc_lock_conflict"],
+                    413: ["value_too_large"],
+                    415: ["unsupported_media_type"],
+                    422: ["worker_error"],
+                    504: ["rpc_timeout"],
+                }
+            ),
         },
     )
     def put(self, request: Request) -> Response:
@@ -63,14 +69,18 @@ class CustomerProfileView(APIView):
 
     @extend_schema(
         operation_id="get_customer_profile",
+        tags=_TAGS,
         parameters=[ProfileQuerySerializer],
         responses={
             200: CustomerProfileSerializer,
-            400: problem_response(["invalid_value"]),
-            404: problem_response([_NOT_FOUND, _NOT_STARTED]),
-            422: problem_response(["worker_error"]),
-            504: problem_response(["rpc_timeout"]),
-            **COMMON_PROBLEMS,
+            **problems(
+                {
+                    400: ["invalid_value"],
+                    404: [_NOT_FOUND, _NOT_STARTED],
+                    422: ["worker_error"],
+                    504: ["rpc_timeout"],
+                }
+            ),
         },
     )
     def get(self, request: Request) -> Response:
