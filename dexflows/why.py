@@ -58,9 +58,10 @@ class Reason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Locks:
-    """The locks of one run: who holds what, and who waits in which order."""
+class _Scene:
+    """What the Steps of one run meet: the time, who holds which lock, and who waits in which order."""
 
+    now: datetime
     holds: list[LockHold]
     queue: list[LockWait]
 
@@ -91,23 +92,24 @@ def why(run: Run, *, limit: int = 100) -> list[Reason]:
     )
     if not steps:
         return [_of_idle_run(run)]
-    locks = _Locks(
+    scene = _Scene(
+        now=steps[0].read_at,
         holds=list(LockHold.objects.using(database).filter(run_id=run.run_id)[:QUEUE_SEEN]),
         queue=list(LockWait.objects.using(database).filter(run_id=run.run_id).order_by("ticket")[:QUEUE_SEEN]),
     )
-    return sorted((_reason(step, locks) for step in steps), key=lambda reason: reason.since)
+    return sorted((_reason(step, scene) for step in steps), key=lambda reason: reason.since)
 
 
-def _reason(step: StepExecution, locks: _Locks) -> Reason:
+def _reason(step: StepExecution, scene: _Scene) -> Reason:
     if step.parked_reason is not None:
         return _of(step, ReasonCode.PARKED, f"parked: {step.parked_reason}")
     match StepState(step.state):
         case StepState.RUNNING:
-            return _of_running(step)
+            return _of_running(step, scene.now)
         case StepState.BACKOFF:
             return _of_backoff(step)
         case StepState.WAITING_FOR_LOCK:
-            return _of_lock_waiter(step, locks)
+            return _of_lock_waiter(step, scene)
         case StepState.WAITING:
             return _of(step, ReasonCode.CONDITIONS, "waits for the conditions that its wait_for returned")
         case _:
@@ -123,9 +125,9 @@ def _of_idle_run(run: Run) -> Reason:
     return Reason(code=ReasonCode.NO_OPEN_STEP, step=None, text=text, since=run.started_at)
 
 
-def _of_running(step: StepExecution) -> Reason:
+def _of_running(step: StepExecution, now: datetime) -> Reason:
     doing = f"attempt {step.attempt} of {step.method} by worker {step.worker}"
-    if step.lease_until is not None and step.lease_until < step.read_at:
+    if step.lease_until is not None and step.lease_until < now:
         return _of(step, ReasonCode.WORKER_SILENT, f"{doing}, which has given no sign of life; it will be rescued")
     return _of(step, ReasonCode.RUNNING, f"running: {doing}")
 
@@ -142,16 +144,16 @@ def _of_backoff(step: StepExecution) -> Reason:
     )
 
 
-def _of_lock_waiter(step: StepExecution, locks: _Locks) -> Reason:
-    place = locks.place_of(step)
+def _of_lock_waiter(step: StepExecution, scene: _Scene) -> Reason:
+    place = scene.place_of(step)
     if place is None:
-        behind = len(locks.queue) >= QUEUE_SEEN
+        behind = len(scene.queue) >= QUEUE_SEEN
         text = f"stands behind more than {QUEUE_SEEN} waiters" if behind else "is just leaving the lock queue"
         return _of(step, ReasonCode.LOCK_QUEUE if behind else ReasonCode.LOCK_FREE, text)
-    waiter = locks.queue[place]
-    ahead = locks.waiters_before(place)
+    waiter = scene.queue[place]
+    ahead = scene.waiters_before(place)
     standing = f"place {len(ahead) + 1} in the queue"
-    if hold := locks.holder_before(waiter):
+    if hold := scene.holder_before(waiter):
         held = f"{hold.key}, held by {hold.step_type}-{hold.number} since {hold.acquired_at:%H:%M:%S} UTC"
         return _of(step, ReasonCode.LOCK_HELD, f"waits for lock {held}; {standing}", waiter.waiting_since)
     wanted = ", ".join(waiter.exclusive)

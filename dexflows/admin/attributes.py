@@ -23,7 +23,7 @@ class AttributeRecordAdmin(OfRunAdmin):
     json_fields = ("value",)
     list_display = ("__str__", run_column, preview_column("value", "Value"), time_column("updated_at", "Updated"))
     search_help_text = "A run ID or a Flow ID; in the list of one run, an Attribute's name or name/instance."
-    fields = (
+    shown = (
         "name",
         "instance",
         "entry",
@@ -35,7 +35,8 @@ class AttributeRecordAdmin(OfRunAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(**json_preview("value"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(**json_preview("value"))
+        return rows
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -26,7 +26,8 @@ class EventRecordAdmin(OfRunAdmin):
     keyset = Keyset(columns={"run_id": UUIDField(), "seq": BigIntegerField()})
     json_fields = ("data",)
     list_display = ("__str__", _run, time_column("at", "At"), preview_column("data", "Details"))
-    fields = ("kind", "step", time_column("at", "At"), _run, "seq", json_field("data", "Details"))
+    shown = ("kind", "step", time_column("at", "At"), _run, "seq", json_field("data", "Details"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(**json_preview("data"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(**json_preview("data"))
+        return rows

@@ -37,10 +37,11 @@ class LockHolderAdmin(OfRunAdmin):
         columns={"acquired_at": DateTimeField(), "run_id": UUIDField(), "key": TextField()}, descending=False
     )
     list_display = ("key", run_column, "flow_type", _step, _age, time_column("acquired_at", "Since"))
-    fields = ("key", run_column, "run_id", "flow_type", _step, _age, time_column("acquired_at", "Since"))
+    shown = ("key", run_column, "run_id", "flow_type", _step, _age, time_column("acquired_at", "Since"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(age=NOW - F("acquired_at"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(age=NOW - F("acquired_at"))
+        return rows
 
 
 @admin.register(LockWaiter)
@@ -49,7 +50,8 @@ class LockWaiterAdmin(OfRunAdmin):
 
     keyset = Keyset(columns={"waiting_since": DateTimeField(), "ticket": BigIntegerField()}, descending=False)
     list_display = (_locks, run_column, "flow_type", _step, _age, time_column("waiting_since", "Since"), "ticket")
-    fields = (_locks, run_column, "run_id", "flow_type", _step, _age, time_column("waiting_since", "Since"), "ticket")
+    shown = (_locks, run_column, "run_id", "flow_type", _step, _age, time_column("waiting_since", "Since"), "ticket")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(age=NOW - F("waiting_since"))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(age=NOW - F("waiting_since"))
+        return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
@@ -32,6 +32,10 @@ class ReadOnlyAdmin(_ModelAdmin):
 
     keyset: ClassVar[Keyset]
     json_fields: ClassVar[Sequence[str]] = ()
+    shown: ClassVar[Sequence[str | Callable[[Any], str]]]
+    """The fields of a row's page; the JSON ones as `json_field`."""
+    lookups: ClassVar[Sequence[str]] = ()
+    """The filters that an address may carry; one on any other column would scan the table."""
     actions = None
     list_per_page = 100
     list_max_show_all = 0
@@ -57,15 +61,22 @@ class ReadOnlyAdmin(_ModelAdmin):
         texts: dict[str, Any] = {}
         for field in self.json_fields:
             texts |= json_text(field)
-        return self.find(self.get_queryset(request), object_id).annotate(**texts).first()
+        found = self.find(self.get_queryset(request), object_id).annotate(**texts)
+        return next(iter(found), None)
 
     def find(self, rows: QuerySet[Any], object_id: str) -> QuerySet[Any]:
         """The row with this ID, through an index."""
-        at: QuerySet[Any] = rows.at(object_id)  # type: ignore[attr-defined]
-        return at.order_by()
+        found: QuerySet[Any] = rows.at(object_id)  # type: ignore[attr-defined]
+        return found
+
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        return self.fields or ()
+        return self.shown
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup in self.lookups
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -80,12 +91,9 @@ class ReadOnlyAdmin(_ModelAdmin):
 class OfRunAdmin(ReadOnlyAdmin):
     """Rows of runs: the list can be narrowed to a run, and the search box takes a run ID or a Flow ID."""
 
+    lookups: ClassVar[Sequence[str]] = ("run_id",)
     search_fields = ("run_id",)
     search_help_text = "A run ID or a Flow ID."
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        # A filter on any other column would scan the table.
-        return lookup == "run_id"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

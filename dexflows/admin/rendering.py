@@ -49,7 +49,7 @@ def value_block(text: str | None, size: int | None) -> str:
         return "-"
     if len(text) < SHOWN_CHARACTERS:
         return format_html('<pre class="dexflows-value">{}</pre>', text)
-    note = f"The first {SHOWN_CHARACTERS} characters of a value of {filesizeformat(size)}."
+    note = f"The first {SHOWN_CHARACTERS} characters of a value of {filesizeformat(size or 0)}."
     return format_html('<pre class="dexflows-value">{}</pre><p class="help">{}</p>', text, note)
 
 

@@ -72,11 +72,12 @@ class RunAdmin(ReadOnlyAdmin):
         "run_number",
         "run_id",
     )
+    lookups = ("status", "flow_type")
     list_filter = (StatusFilter, FlowTypeFilter)
     search_fields = ("flow_id",)
     search_help_text = "A Flow ID, the beginning of one, or a run ID."
     change_form_template = "admin/dexflows/run/change_form.html"
-    fields = (
+    shown = (
         "flow_id",
         "run_id",
         "run_number",
@@ -98,10 +99,8 @@ class RunAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named = super().get_queryset(request)
-        return named.alias(flow_key=Collate("flow_id", "C"), latest=F("run_number") * -1)
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        return False
+        rows: QuerySet[Any] = named.alias(flow_key=Collate("flow_id", "C"), latest=F("run_number") * -1)
+        return rows
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

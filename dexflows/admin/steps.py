@@ -56,8 +56,9 @@ class StepRecordAdmin(OfRunAdmin):
         time_column("started_at", "Last attempt"),
         time_column("closed_at", "Closed"),
     )
+    lookups = ("run_id", "state")
     list_filter = (StateFilter,)
-    fields = (
+    shown = (
         "__str__",
         run_column,
         "run_id",

@@ -32,11 +32,13 @@ SELECT record.run_id || ':' || jsonb_build_array(record.name, record.instance, r
     "dexflows_v1_event": f"""
 SELECT run_id || ':' || seq AS id, run_id, seq, at, kind, step, data
   FROM dexflows_event {READ_ONLY}""",
+    # Looked up for the rows that are shown only: the list is sorted without an index, and a join would come before that.
     "dexflows_v1_lock_holder": f"""
-SELECT record.run_id || ':' || record.key AS id,
-       record.run_id, record.key, record.map_key, record.step_type, record.number, run.flow_id, run.flow_type,
-       record.acquired_at
-  FROM dexflows_lock_hold AS record {OF_RUN}""",
+SELECT run_id || ':' || key AS id, run_id, key, map_key, step_type, number,
+       (SELECT run.flow_id FROM dexflows_run AS run WHERE run.run_id = hold.run_id) AS flow_id,
+       (SELECT run.flow_type FROM dexflows_run AS run WHERE run.run_id = hold.run_id) AS flow_type,
+       acquired_at
+  FROM dexflows_lock_hold AS hold {READ_ONLY}""",
     "dexflows_v1_lock_waiter": f"""
 SELECT record.run_id || ':' || record.step_type || '-' || record.number AS id,
        record.run_id, record.step_type, record.number, record.exclusive, record.shared, record.ticket, run.flow_id,

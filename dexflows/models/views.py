@@ -7,7 +7,7 @@ beside them. The `id` is computed, so look a row up with `at`, which reads the t
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
@@ -16,13 +16,10 @@ from django.db import models
 from dexflows.attribute import physical_name
 from dexflows.states import StepState
 
-if TYPE_CHECKING:
-    _QuerySet = models.QuerySet[Any]
-else:
-    _QuerySet = models.QuerySet
+_Record = TypeVar("_Record", bound="Record")
 
 
-class RecordQuerySet(_QuerySet):
+class RecordQuerySet(models.QuerySet[_Record]):
     """Rows that are addressed by `run_id:rest`."""
 
     def at(self, record_id: str) -> Self:
@@ -34,10 +31,23 @@ class RecordQuerySet(_QuerySet):
             return self.none()
 
 
-class StepRecord(models.Model):
-    """A Step execution, `run_id:StepType-number`."""
+class Record(models.Model):
+    """What the views have in common: the text `id`."""
 
     id = models.TextField(primary_key=True)
+
+    class Meta:
+        abstract = True
+
+    @staticmethod
+    def parse_rest(rest: str) -> dict[str, Any]:
+        """The columns of the primary key behind the part of an ID after `run_id:`. Raises ValueError."""
+        raise NotImplementedError
+
+
+class StepRecord(Record):
+    """A Step execution, `run_id:StepType-number`."""
+
     run_id = models.UUIDField("run ID")
     step_type = models.CharField(max_length=255)
     number = models.PositiveIntegerField()
@@ -78,10 +88,9 @@ class StepRecord(models.Model):
         return _step_key(rest)
 
 
-class AttributeRecord(models.Model):
+class AttributeRecord(Record):
     """A committed value, `run_id:["name","instance","entry"]`."""
 
-    id = models.TextField(primary_key=True)
     run_id = models.UUIDField("run ID")
     name = models.CharField(max_length=255)
     instance = models.TextField()
@@ -112,10 +121,9 @@ class AttributeRecord(models.Model):
         return dict(zip(("name", "instance", "entry"), parts, strict=True))
 
 
-class EventRecord(models.Model):
+class EventRecord(Record):
     """An entry of a run's history, `run_id:seq`."""
 
-    id = models.TextField(primary_key=True)
     run_id = models.UUIDField("run ID")
     seq = models.BigIntegerField()
     at = models.DateTimeField()
@@ -139,10 +147,9 @@ class EventRecord(models.Model):
         return {"seq": int(rest)}
 
 
-class LockHolder(models.Model):
+class LockHolder(Record):
     """A lock and the Step that holds it, `run_id:key`."""
 
-    id = models.TextField(primary_key=True)
     run_id = models.UUIDField("run ID")
     key = models.TextField("lock")
     map_key = models.TextField(null=True)
@@ -175,10 +182,9 @@ class LockHolder(models.Model):
         return {"key": rest}
 
 
-class LockWaiter(models.Model):
+class LockWaiter(Record):
     """A Step that waits for locks, `run_id:StepType-number`; `ticket` orders the queue."""
 
-    id = models.TextField(primary_key=True)
     run_id = models.UUIDField("run ID")
     step_type = models.CharField(max_length=255)
     number = models.PositiveIntegerField()
