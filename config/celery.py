@@ -1,11 +1,12 @@
 """The Celery application: `celery -A config worker`."""
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 from celery import Celery
 from kombu import Connection
+
+from dexflows.worker import install
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -36,8 +37,4 @@ def _start_embedded_broker() -> None:
 app = Application("dexflows")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["dexflows"])
-
-if find_spec("dexflows.worker") is not None:
-    from dexflows.worker import install
-
-    install(app)
+install(app)

@@ -1,6 +1,7 @@
 """The one-time login link of the local profile.
 
-A ticket is signed, ages out after an hour, and carries the user's last login: redeeming it changes that, so a second use fails.
+A ticket is signed, ages out after an hour, and carries the user's last login: redeeming it changes that, so a second
+use fails.
 """
 
 from django.conf import settings

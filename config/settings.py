@@ -1,7 +1,7 @@
 """Django settings, read from the environment.
 
-With `DATABASE_URL` and `BROKER_URL` set, those servers are used and nothing embedded is imported. Without them, PostgreSQL and
-Valkey run from this checkout: importing the settings starts nothing, the first connection does (`config/embedded`).
+With `DATABASE_URL` and `BROKER_URL` set, those servers are used and nothing embedded is imported. Without them,
+PostgreSQL and Valkey run from this checkout: importing the settings starts nothing, the first connection does (`config/embedded`).
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ WSGI_APPLICATION = "config.wsgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "config" / "templates"],
+        "DIRS": [],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -71,7 +71,7 @@ TEMPLATES: list[dict[str, Any]] = [
     },
 ]
 
-# --- Database ---------------------------------------------------------------------------------------------------------------
+# --- Database -------------------------------------------------------------------------------------
 DATABASE_URL = environ.text("DATABASE_URL")
 DATABASE: dict[str, Any] = (
     dict(dj_database_url.parse(DATABASE_URL))
@@ -94,7 +94,7 @@ DATABASE["OPTIONS"] = {
 DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# --- Broker and Celery ------------------------------------------------------------------------------------------------------
+# --- Broker and Celery ----------------------------------------------------------------------------
 BROKER_URL = environ.text("BROKER_URL")
 BROKER_IS_EMBEDDED = not BROKER_URL
 if BROKER_IS_EMBEDDED:
@@ -133,10 +133,10 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_TIMEZONE = "UTC"
 
-# --- Engine -----------------------------------------------------------------------------------------------------------------
+# --- Engine ---------------------------------------------------------------------------------------
 DEXFLOWS: dict[str, Any] = {}
 
-# --- HTTP API ---------------------------------------------------------------------------------------------------------------
+# --- HTTP API -------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rest_framework.authentication.SessionAuthentication",
@@ -164,7 +164,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 
-# --- Users and sessions -----------------------------------------------------------------------------------------------------
+# --- Users and sessions ---------------------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -180,7 +180,7 @@ SESSION_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_HTTPONLY = False
 
-# --- Security ---------------------------------------------------------------------------------------------------------------
+# --- Security -------------------------------------------------------------------------------------
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 SECURE_HSTS_SECONDS = environ.number("HSTS_SECONDS", 31_536_000 if HTTPS else 0)
@@ -193,7 +193,7 @@ X_FRAME_OPTIONS = "DENY"
 if environ.flag("BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# --- Static files, language, time -------------------------------------------------------------------------------------------
+# --- Static files, language, time -----------------------------------------------------------------
 STATIC_URL = "static/"
 # Served straight from the packages, so that neither `make run` nor a test needs `collectstatic` first.
 WHITENOISE_USE_FINDERS = environ.flag("STATIC_FROM_PACKAGES", default=LOCAL or DEBUG)

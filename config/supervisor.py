@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Stopped(BaseException):
-    """The person at the keyboard, or a process manager, wants everything to end. Not an error, so nothing catches it by chance."""
+    """The person at the keyboard, or a process manager, wants everything to end. No error, so that nothing catches it."""
 
 
 class Supervisor:
@@ -29,13 +29,12 @@ class Supervisor:
         self._commands: dict[str, list[str]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._restarts = 0
-        self._env: Mapping[str, str] = os.environ
 
     def start(self, name: str, command: list[str]) -> None:
         """Start a child in a process group of its own, so that Ctrl-C reaches it through the supervisor alone."""
         self._commands[name] = command
-        self._processes[name] = subprocess.Popen(  # noqa: PLW1509 - this process has one thread
-            command, cwd=PROJECT, env=dict(self._env), stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_end_with_parent
+        self._processes[name] = subprocess.Popen(
+            command, cwd=PROJECT, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_end_with_parent
         )
 
     def watch(self) -> None:

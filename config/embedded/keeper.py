@@ -1,6 +1,7 @@
 """The keeper of one embedded server: `python -m config.embedded.keeper SERVICE STATE_DIR`.
 
-Starts the server, restarts it if it dies, and stops it when its last user is gone. See the package's docstring for the locks.
+Starts the server, restarts it if it dies, and stops it when its last user is gone. The package's docstring explains
+the locks.
 """
 
 import ctypes
@@ -85,7 +86,7 @@ class Keeper:
     def _start(self) -> None:
         account = self.server.account
         with (self.folder / "server.log").open("ab") as log:
-            self.child = subprocess.Popen(  # noqa: PLW1509 - this process has one thread
+            self.child = subprocess.Popen(
                 self.server.command(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -136,7 +137,7 @@ class Keeper:
         _write(self.folder / "ready.json", asdict(running))
 
     def _end_leftover(self) -> None:
-        """End the server of a keeper that was killed; a pid counts only together with the time its process was created."""
+        """End the server of a keeper that was killed; a pid counts only with the time its process was created."""
         try:
             note = json.loads((self.folder / "server.json").read_text())
             process = psutil.Process(note["pid"])
@@ -182,7 +183,7 @@ def main() -> int:
         signal.signal(signal.SIGTERM, lambda *_: keeper.tell_to_stop())
         keeper.run()
     except RuntimeError as error:
-        logger.error("%s", error)  # noqa: TRY400 - the message is meant for a person
+        logger.error("%s", error)
         return 1
     return 0
 

@@ -153,4 +153,4 @@ def _explain(service: str, folder: Path) -> str:
         with suppress(OSError):
             tail += "\n".join((folder / name).read_text(errors="replace").splitlines()[-8:]) + "\n"
     variable = "DATABASE_URL" if service == "postgres" else "BROKER_URL"
-    return f"The embedded {service} did not start; {variable} names a server of your own instead. Logs in {folder}:\n{tail}"
+    return f"The embedded {service} did not start; {variable} can name another server. Logs in {folder}:\n{tail}"

@@ -10,7 +10,7 @@ from pathlib import Path
 POSTGRES = "postgres"
 VALKEY = "valkey"
 
-# A Unix socket's path has at most 103 bytes on every system; this leaves room for the longest name used, `.s.PGSQL.5432`.
+# A Unix socket's path has at most 103 bytes on every system; this leaves room for the longest name, `.s.PGSQL.5432`.
 LONGEST_SOCKET_DIR = 88
 ROOTS_PLACE = Path("/var/lib/dexflows")
 
@@ -29,7 +29,7 @@ def home(state_dir: Path, service: str) -> Path:
 
 
 def socket_dir(state_dir: Path, service: str) -> Path:
-    """Give the folder of a service's Unix socket: in the checkout, or in /tmp where that path is too long for a socket."""
+    """Give the folder of a service's Unix socket: in the checkout, or in /tmp where that is too long for one."""
     inside = home(state_dir, service) / "socket"
     if len(os.fsencode(inside)) <= LONGEST_SOCKET_DIR:
         return inside
@@ -49,7 +49,7 @@ def place(state_dir: Path, service: str, account: Account | None) -> Path:
 def can_enter(folder: Path, account: Account) -> bool:
     """Tell whether the account can enter the folder, by trying it as that account."""
     command = ["/bin/sh", "-c", 'cd "$1"', "sh", str(folder)]
-    tried = subprocess.run(  # noqa: S603
+    tried = subprocess.run(
         command, user=account.uid, group=account.gid, extra_groups=[], cwd="/", stderr=subprocess.DEVNULL, check=False
     )
     return tried.returncode == 0

@@ -54,7 +54,7 @@ class Server(Protocol):
 
 def server_for(service: str, state_dir: Path) -> Server:
     """Give the server of that name."""
-    return {POSTGRES: Postgres, VALKEY: Valkey}[service](state_dir)
+    return Postgres(state_dir) if service == POSTGRES else Valkey(state_dir)
 
 
 class Postgres:
@@ -76,13 +76,14 @@ class Postgres:
         self.socket_dir = inside if in_checkout or is_outside else self.place / "socket"
 
     def prepare(self) -> None:
-        """Make the socket's folder and, once, the cluster: in a draft folder, so that a killed initdb leaves no half of one."""
+        """Make the socket's folder and, once, the cluster."""
         places.make_private(self.socket_dir, self.account)
         for leftover in self.socket_dir.glob(".s.PGSQL.*"):
             leftover.unlink()
         if (self.data_dir / "PG_VERSION").exists():
             self._forget_reused_pid()
             return
+        # In a draft folder, so that a killed initdb leaves no half of a cluster.
         draft = self.data_dir.with_name(f"{self.data_dir.name}.draft")
         shutil.rmtree(draft, ignore_errors=True)
         places.make_private(draft, self.account)
@@ -90,7 +91,7 @@ class Postgres:
         draft.rename(self.data_dir)
 
     def _forget_reused_pid(self) -> None:
-        # The keeper made sure that our server is gone. PostgreSQL itself would take any process that got the pid since for it.
+        # The keeper made sure that our server is gone. PostgreSQL would take any process that got its pid since for it.
         pid_file = self.data_dir / "postmaster.pid"
         with suppress(FileNotFoundError, ValueError, IndexError, OSError):
             os.kill(int(pid_file.read_text().split()[0]), 0)

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from config.embedded import POSTGRES, VALKEY
-from config.embedded.places import home
 from tests.embedded.users import User, running, wait_until_stopped
 
 

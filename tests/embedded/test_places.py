@@ -32,7 +32,7 @@ def test_a_path_that_is_too_long_for_a_socket_has_its_sockets_in_tmp(state_dir: 
 
 def test_a_folder_that_only_root_can_enter_works(open_dir: Path) -> None:
     if os.geteuid() != 0:
-        open_dir.chmod(0o700)  # For anybody else the servers run as the owner, and this is no different from any folder.
+        open_dir.chmod(0o700)  # For anybody else the servers run as the owner: this is like any folder.
     closed = open_dir / "closed"
     closed.mkdir(mode=0o700)
     user = User(closed / "state", "SELECT 1")
@@ -81,7 +81,8 @@ def test_nothing_embedded_is_imported_where_both_addresses_are_given(open_dir: P
         "BROKER_URL": "redis://127.0.0.1:1/0",
         "DEXFLOWS_STATE_DIR": str(open_dir / "state"),
     }
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, env=env, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import socket
 import sys
 import time
@@ -25,6 +26,12 @@ from config.supervisor import Stopped, Supervisor, raise_stopped_on_signals
 HOST = "127.0.0.1"
 DIRECTORY_PATH = "/patterns/hash-partitioned-attribute-map"
 READY_SECONDS = 60.0
+EXAMPLE = {
+    "emailAddress": "Ada@Example.com",
+    "fullName": "Ada Lovelace",
+    "companyName": "Engines",
+    "customerTier": "gold",
+}
 SAMPLE = Path(settings.BASE_DIR) / "directory" / "data" / "sample_customers.csv"
 
 
@@ -46,7 +53,7 @@ class Command(BaseCommand):
         try:
             self._start(console, supervisor, port)
             took = time.monotonic() - began
-            console.print(_banner(port), f"Ready after {took:.1f} s. Ctrl-C stops everything.", sep="\n", soft_wrap=True, markup=False)
+            console.print(_banner(port, took), soft_wrap=True, markup=False)
             # This process only watches from here on; its children have connections of their own.
             connections.close_all()
             supervisor.watch()
@@ -62,7 +69,7 @@ class Command(BaseCommand):
     def _start(self, console: Console, supervisor: Supervisor, port: int) -> None:
         console.print("Preparing the database …")
         call_command("migrate", verbosity=0, interactive=False)
-        app.connection_for_write().ensure_connection(max_retries=3, interval_start=0.2)
+        app.connection_for_write().ensure_connection(max_retries=3, interval_start=1)
         console.print("Starting web and workers …")
         supervisor.start("web", _web_command(port))
         supervisor.start("worker", _worker_command())
@@ -131,10 +138,10 @@ def _worker_answers() -> bool:
     return bool(app.control.inspect(timeout=0.3, limit=1).ping())
 
 
-def _banner(port: int) -> str:
+def _banner(port: int, seconds: float) -> str:
     base = f"http://{HOST}:{port}"
     link = base + reverse("local-login", args=[login.issue(_administrator())])
-    profile = '{"emailAddress":"Ada@Example.com","fullName":"Ada Lovelace","companyName":"Engines","customerTier":"gold"}'
+    profile = json.dumps(EXAMPLE, separators=(",", ":"))
     lines = [
         f"Admin (logs in once)  {link}",
         f"API docs              {base}{reverse('docs')}",
@@ -143,6 +150,7 @@ def _banner(port: int) -> str:
         f"curl -X PUT {base}{DIRECTORY_PATH}/customer-profile -H 'Content-Type: application/json' -d '{profile}'",
         f"curl '{base}{DIRECTORY_PATH}/customer-profile?emailAddress=ada@example.com'",
         "",
+        f"Ready after {seconds:.1f} s. Ctrl-C stops everything.",
     ]
     return "\n".join(lines)
 
