@@ -5,6 +5,7 @@ back and the caller goes on with its transaction. Too late, the caller takes the
 no statement on it any more), ends the session under a statement that may still run, and leaves the thread to itself.
 """
 
+import contextlib
 import contextvars
 import os
 import queue
@@ -19,43 +20,55 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from dexflows.errors import RpcTimeoutError
 
+HANG_UP_SECONDS = 1.0
+"""How long a caller waits for the server to end a session whose handler hangs."""
+
+_Answers = queue.SimpleQueue[tuple[Any, BaseException | None]]
 _Answers = queue.SimpleQueue[tuple[Any, BaseException | None]]
 _Job = tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, _Answers]
+_Jobs = queue.SimpleQueue[_Job | None]
 
 
 class HandlerThread:
-    """A thread that runs one handler after the other."""
+    """A thread that runs one handler after the other, and ends with the thread that it serves."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="dexflows-rpc", daemon=True).start()
+        self._jobs: _Jobs = queue.SimpleQueue()
+        self._thread = threading.Thread(target=_serve, args=(self._jobs,), name="dexflows-rpc", daemon=True)
+        self._thread.start()
+
+    def __del__(self) -> None:
+        self._jobs.put(None)
 
     def call(self, function: Callable[[], Any], connection: BaseDatabaseWrapper, timeout: float) -> Any:
         """The function's result, or what it raised; RpcTimeoutError when it takes longer than `timeout` seconds."""
         answers: _Answers = queue.SimpleQueue()
-        connection.inc_thread_sharing()
+        owner = connection._thread_ident
+        # The connection has one owner at a time. Sharing it would let in a handler that was given up earlier.
+        connection._thread_ident = self._thread.ident
         try:
             self._jobs.put((contextvars.copy_context(), function, connection, answers))
             result, error = answers.get(timeout=timeout)
         except queue.Empty:
             raise RpcTimeoutError(f"the RPC's handler ran past its timeout of {timeout:g} s") from None
         finally:
-            connection.dec_thread_sharing()
+            connection._thread_ident = owner
         if error is not None:
             raise error
         return result
 
-    def _serve(self) -> None:
-        while True:
-            context, function, connection, answers = self._jobs.get()
-            connections[connection.alias] = connection
-            try:
-                answers.put((context.run(function), None))
-            except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
-                answers.put((None, error))
-            finally:
-                del connections[connection.alias]
-            del context, function, connection, answers
+
+def _serve(jobs: _Jobs) -> None:
+    while (job := jobs.get()) is not None:
+        context, function, connection, answers = job
+        connections[connection.alias] = connection
+        try:
+            answers.put((context.run(function), None))
+        except BaseException as error:
+            answers.put((None, error))
+        finally:
+            del connections[connection.alias]
+        del job, context, function, connection, answers
 
 
 _threads = threading.local()
@@ -79,11 +92,19 @@ def call_within(function: Callable[[], Any], connection: BaseDatabaseWrapper, ti
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:
-    """Cancel what the session does and cut its line; the server rolls back and frees every lock."""
+    """End the session under whatever it does, and wait a moment until the server has freed its locks.
+
+    The line is cut for writing before the running statement is canceled, so no further one can follow. The server
+    hangs up only after it has rolled back.
+    """
     session = connection.connection
     if session is None or session.closed:
         return
-    with suppress(Exception):  # the request needs a connection of its own; should that fail, cutting the line is enough
-        session.cancel_safe(timeout=1)
-    with socket.socket(fileno=os.dup(session.pgconn.socket)) as line:
+    with socket.socket(fileno=os.dup(session.pgconn.socket)) as line, contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(Exception):  # it needs a connection of its own, which may fail; the cut line is enough
+            session.cancel_safe(timeout=1)
+        line.settimeout(HANG_UP_SECONDS)
+        while line.recv(65536):
+            pass
         line.shutdown(socket.SHUT_RDWR)

@@ -243,5 +243,6 @@ def wait_until(condition: Callable[[], bool], message: str) -> None:
     for _ in range(int(DEADLINE / 0.005)):
         if condition():
             return
+        rows("SELECT pg_stat_clear_snapshot()")
         rows("SELECT pg_sleep(0.005)")
     raise AssertionError(message)
