@@ -23,6 +23,14 @@ def clean(text: str) -> str:
     return kept.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
+def detail_of(error: BaseException) -> str:
+    """An exception's text, fit to be stored, also when the exception cannot tell it."""
+    try:
+        return clean(str(error))
+    except Exception as fault:
+        return f"its text cannot be read: {type(fault).__name__}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effects:
     """What a handler buffered, as raw JSON."""
@@ -32,14 +40,14 @@ class Effects:
     local_writes: Mapping[str, str] = field(default_factory=dict)
 
     def to_payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = {}
+        effects: dict[str, Any] = {}
         if self.writes:
-            payload["writes"] = [(*key, raw(value)) for key, value in self.writes.items()]
+            effects["writes"] = [(*key, raw(value)) for key, value in self.writes.items()]
         if self.events:
-            payload["events"] = [(kind, raw(value)) for kind, value in self.events]
+            effects["events"] = [(kind, raw(value)) for kind, value in self.events]
         if self.local_writes:
-            payload["locals"] = {key: raw(value) for key, value in self.local_writes.items()}
-        return payload
+            effects["locals"] = {key: raw(value) for key, value in self.local_writes.items()}
+        return {"effects": effects} if effects else {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,11 +119,11 @@ class Raised:
         """The outcome of an exception that left the handler."""
         if isinstance(error, RetryAfter):
             cause = error.cause if error.cause is not None else error
-            return cls(error_type=type(cause).__name__, detail=clean(str(cause)), interval=error.seconds)
+            return cls(error_type=type(cause).__name__, detail=detail_of(cause), interval=error.seconds)
         retryable = not isinstance(error, ValueMappingError)
         return cls(
             error_type=type(error).__name__,
-            detail=clean(str(error)),
+            detail=detail_of(error),
             retryable=retryable,
             restartable=is_restartable(error),
         )
@@ -126,7 +134,8 @@ Outcome = WaitSkipped | GoneOn | Ended | Raised
 
 def is_restartable(error: BaseException) -> bool:
     """Whether the database undid the transaction only because of others: a deadlock or a serialization failure."""
-    return getattr(error.__cause__, "sqlstate", None) in ("40001", "40P01")
+    cause = error.__cause__
+    return cause is not None and (getattr(cause, "sqlstate", None) in ("40001", "40P01") or is_restartable(cause))
 
 
 def raw(text: str | None) -> msgspec.Raw | None:
@@ -167,16 +176,17 @@ def _ending(outcome: GoneOn | Ended) -> dict[str, Any]:
 def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
     failure = {"error_type": outcome.error_type, "detail": outcome.detail, "attempt": attempt}
     if not outcome.counted:
-        released = ("STEP_RELEASED", failure)
-        return {"state": StepState.QUEUED, "delay": 0, "uncounted": True, "events": [released]}
+        effects = {"events": [("STEP_RELEASED", failure)]}
+        return {"state": StepState.QUEUED, "delay": 0, "uncounted": True, "effects": effects}
     if outcome.retryable and not retry.is_exhausted(attempt, elapsed):
         delay = outcome.interval if outcome.interval is not None else retry.next_interval(attempt)
-        events = [("STEP_ATTEMPT_FAILED", failure | {"delay": delay})]
-        return {"state": StepState.BACKOFF, "delay": delay, "failure": failure, "events": events}
+        effects = {"events": [("STEP_ATTEMPT_FAILED", failure | {"delay": delay})]}
+        return {"state": StepState.BACKOFF, "delay": delay, "failure": failure, "effects": effects}
     close = {
         "mode": "force",
         "status": RunStatus.FAILED,
         "error_type": "WORKER_API_FAILED",
         "error_message": f"{outcome.error_type}: {outcome.detail}",
     }
-    return {"state": StepState.FAILED, "failure": failure, "events": [("STEP_FAILED", failure)], "close": close}
+    effects = {"events": [("STEP_FAILED", failure)]}
+    return {"state": StepState.FAILED, "failure": failure, "effects": effects, "close": close}

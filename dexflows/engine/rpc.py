@@ -8,6 +8,7 @@ connection, the server's own timeout. An RPC leaves no row behind, so a Step tha
 the queue after the commit (see `claims.py` for the other half of that hand-over).
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -16,9 +17,17 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-import msgspec
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.db import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connections,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from dexflows import sql
 from dexflows.conf import conf
@@ -27,7 +36,8 @@ from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.handler_thread import call_within
 from dexflows.engine.handlers import buffer_of, effects_of, movement_of, run_handler
 from dexflows.engine.keys import LoadSet, LockSet, step_keys
-from dexflows.engine.outcomes import Effects, clean, is_restartable
+from dexflows.engine.outcomes import Effects, detail_of, is_restartable
+from dexflows.engine.transitions import as_json
 from dexflows.errors import (
     FlowNotActiveOrNotFoundError,
     InvalidRequestError,
@@ -46,8 +56,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BEGIN = "SELECT * FROM dexflows_rpc_begin(%s, %s, %s, %s, %s, %s::jsonb, %s)"
-COMMIT = "SELECT dexflows_rpc_commit(%s, %s, %s::jsonb)"
-WAKEABLE = "SELECT dexflows_wakeable(%s, %s, %s)::text"
+COMMIT = "SELECT dexflows_rpc_commit(%s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
+WAKEABLE = (
+    "SELECT r.run_id, dexflows_wakeable(r.run_id, %s, %s)::text FROM dexflows_run r WHERE r.flow_id = %s "
+    "AND r.status = 'RUNNING' AND EXISTS (SELECT FROM dexflows_lock_wait w WHERE w.run_id = r.run_id)"
+)
 
 SERVER_MARGIN = 0.5
 """Seconds after the timeout at which the server ends the transaction by itself, should this process be unable to."""
@@ -110,17 +123,33 @@ def _invoke_once(call: Invocation) -> str:
     started = time.monotonic()
     try:
         with transaction.atomic(using=conf().database):
-            return _within_transaction(call, connection, nested)
-    except (IntegrityError, DataError) as error:
-        raise WorkerInvocationError(type(error).__name__, clean(str(error))) from error
-    except (OperationalError, InterfaceError) as error:
-        if time.monotonic() - started >= call.rpc.timeout:
-            raise RpcTimeoutError(f"RPC {call.rpc.name} ran past its timeout of {call.rpc.timeout:g} s") from error
+            output = _within_transaction(call, connection, nested)
+    except FlowNotActiveOrNotFoundError:
         raise
+    except BaseException as error:
+        overdue = (
+            isinstance(error, OperationalError | InterfaceError) and time.monotonic() - started >= call.rpc.timeout
+        )
+        if (overdue or isinstance(error, RpcTimeoutError)) and not nested:
+            _leave_to_zombie(connection)
+        _ring_waiters_after(call)
+        if overdue:
+            raise RpcTimeoutError(f"RPC {call.rpc.name} ran past its timeout of {call.rpc.timeout:g} s") from error
+        if isinstance(error, IntegrityError | DataError | InternalError):
+            raise WorkerInvocationError(type(error).__name__, detail_of(error)) from error
+        raise
+    _ring_waiters_after(call)
+    return output
+
+
+def _leave_to_zombie(connection: BaseDatabaseWrapper) -> None:
+    """Let the calling thread make a connection object of its own: a handler that hangs still has this one."""
+    connection.close()
+    del connections[connection.alias]
 
 
 def _within_transaction(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) -> str:
-    server_timeout = None if nested else int((call.rpc.timeout + SERVER_MARGIN) * 1000)
+    server_timeout = None if nested else str(int((call.rpc.timeout + SERVER_MARGIN) * 1000))
     active = bool(call.locks.exclusive)
     opened = open_run(call.flow_id, call.run_id, active, call.locks, call.load, server_timeout)
     if opened.flow_type != call.flow.flow_type:
@@ -128,16 +157,36 @@ def _within_transaction(call: Invocation, connection: BaseDatabaseWrapper, neste
         raise FlowNotActiveOrNotFoundError(mismatch)
     handle = partial(_handle, call, opened, connection)
     handled: tuple[str, Effects, dict[str, Any]] = call_within(handle, connection, call.rpc.timeout)
+    _check_committable(connection)
     output, effects, payload = handled
     commit(opened, effects, payload, call.flow_id)
-    if call.locks.exclusive:
-        transaction.on_commit(lambda: _ring_waiters(opened.run_id, call.locks), using=conf().database, robust=True)
     return output
 
 
-def _ring_waiters(run_id: UUID, locks: LockSet) -> None:
-    rows = sql.call(conf().database, WAKEABLE, (run_id, list(locks.exclusive), list(locks.shared)))
-    ring_after_commit(step_keys(run_id, rows[0][0]))
+def _check_committable(connection: BaseDatabaseWrapper) -> None:
+    """A handler that swallowed a database error would see its transaction rolled back without a word."""
+    session = connection.connection
+    lost = session is None or session.info.transaction_status is not TransactionStatus.INTRANS
+    if lost or connection.needs_rollback:
+        detail = "the handler went on after a database error, so nothing can be committed"
+        raise WorkerInvocationError("TransactionManagementError", detail)
+
+
+def _ring_waiters_after(call: Invocation) -> None:
+    """Ring the Steps that the call may have kept waiting: its locks are free now, whether it succeeded or not.
+
+    Inside a caller's transaction that is at its commit.
+    """
+    if not call.locks.exclusive:
+        return
+    with contextlib.suppress(OperationalError, InterfaceError):  # the database is away, and a sweep will find them
+        transaction.on_commit(partial(_ring_waiters, call), using=conf().database, robust=True)
+
+
+def _ring_waiters(call: Invocation) -> None:
+    arguments = (list(call.locks.exclusive), list(call.locks.shared), call.flow_id)
+    for run_id, rings in sql.call(conf().database, WAKEABLE, arguments):
+        ring_after_commit(step_keys(run_id, rings))
 
 
 def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -> tuple[str, Effects, dict[str, Any]]:
@@ -154,7 +203,7 @@ def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -
         if is_restartable(error) or connection.connection is None or connection.connection.closed:
             raise
         logger.info("RPC %s of %s raised %s", call.rpc.name, call.flow.flow_type, type(error).__name__, exc_info=True)
-        raise WorkerInvocationError(type(error).__name__, clean(str(error))) from error
+        raise WorkerInvocationError(type(error).__name__, detail_of(error)) from error
     return output, effects_of(context), payload
 
 
@@ -195,13 +244,14 @@ def open_run(
     active: bool,
     locks: LockSet,
     load: LoadSet,
-    server_timeout: int | None = None,
+    server_timeout: str | None = None,
 ) -> Opened:
     """Pass the gate of the run a call means, inside the caller's transaction.
 
     Raises FlowNotActiveOrNotFoundError and RpcLockConflictError; the caller's transaction has to be rolled back then.
     """
-    arguments = (flow_id, run_id, active, list(locks.exclusive), list(locks.shared), load.json, server_timeout)
+    keys = (list(locks.exclusive), list(locks.shared)) if locks.exclusive else (None, None)
+    arguments = (flow_id, run_id, active, *keys, load.json, server_timeout)
     outcome, run, flow_type, queue, status, busy, attributes = sql.call(conf().database, BEGIN, arguments)[0]
     match outcome:
         case "begun":
@@ -221,6 +271,6 @@ def commit(opened: Opened, effects: Effects, payload: dict[str, Any], flow_id: s
         return
     if opened.status is not RunStatus.RUNNING:
         raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is {opened.status} and takes no more writes")
-    text = msgspec.json.encode(payload).decode()
-    rows = sql.call(conf().database, COMMIT, (opened.run_id, opened.flow_type, text))
+    parts = (as_json(payload.get(part)) for part in ("effects", "movements", "cancel"))
+    rows = sql.call(conf().database, COMMIT, (opened.run_id, opened.flow_type, *parts))
     ring_after_commit(step_keys(opened.run_id, rows[0][0]))

@@ -56,6 +56,6 @@ def start(
         movement = movement_of(flow, StepMovement.of(flow.start_step.step, input), queue)
         payload["movements"] = [movement.to_payload()]
     text = msgspec.json.encode(payload).decode()
-    started, run_id, known_request, _status, rings = sql.call(conf().database, START, (text,))[0]
+    started, run_id, known_request, rings = sql.call(conf().database, START, (text,))[0]
     ring_after_commit(step_keys(run_id, rings))
     return Started(started, run_id, known_request)

@@ -13,7 +13,7 @@ from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey, step_keys
 
 CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb)"
-SETTLE = "SELECT * FROM dexflows_settle(%s, %s, %s, %s, %s::jsonb)"
+SETTLE = "SELECT * FROM dexflows_settle(%s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb)"
 PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
 
@@ -58,11 +58,18 @@ def claim(key: StepKey, worker: str, plan: str) -> ClaimRow:
 
 
 def settle(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
-    """End an attempt, if it is still the current one."""
-    text = msgspec.json.encode(payload).decode()
-    row = sql.call(conf().database, SETTLE, (key.run_id, key.step_type, key.number, token, text))[0]
-    landed, status, rings, *rest = row
-    return Settlement(landed, status, step_keys(key.run_id, rings), *rest)
+    """End an attempt, if it is still the current one. `payload` is what `outcomes.transition` returns."""
+    payload = dict(payload)
+    parts = (payload.pop(part, None) for part in ("output", "effects", "movements", "run_on", "close"))
+    state = payload.pop("state")
+    arguments = (key.run_id, key.step_type, key.number, token, state, *map(as_json, parts), as_json(payload or None))
+    landed, status, rings, *rest = sql.call(conf().database, SETTLE, arguments)[0]
+    return Settlement(landed, status, step_keys(key.run_id, rings) if rings else [], *rest)
+
+
+def as_json(part: object) -> str | None:
+    """A JSON argument of a SQL function; None is SQL's NULL."""
+    return None if part is None else msgspec.json.encode(part).decode()
 
 
 def park(key: StepKey, reason: str) -> bool:

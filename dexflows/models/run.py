@@ -31,12 +31,9 @@ class Run(models.Model):
                 fields=["flow_id"], condition=Q(status=RunStatus.RUNNING), name="dexflows_run_one_running"
             ),
             models.CheckConstraint(
-                name="dexflows_run_status_known", condition=Q(status__in=[s.value for s in RunStatus])
-            ),
-            models.CheckConstraint(
-                name="dexflows_run_closed_at",
+                name="dexflows_run_status",
                 condition=Q(status=RunStatus.RUNNING, closed_at__isnull=True)
-                | (~Q(status=RunStatus.RUNNING) & Q(closed_at__isnull=False)),
+                | Q(status__in=[s.value for s in RunStatus if s.is_closed], closed_at__isnull=False),
             ),
         ]
         indexes = [models.Index(fields=["-started_at", "-run_id"], name="dexflows_run_newest")]

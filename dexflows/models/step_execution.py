@@ -13,6 +13,7 @@ class StepExecution(models.Model):
 
     `token` proves the right to settle the current attempt; a new one is made at each claim. `due_at` is when a
     sweep has to look at the row again: the end of a backoff, or the time by which a doorbell should have been heard.
+    What each state says about its columns is one CHECK, `dexflows_step_state` (migration 0002).
     """
 
     pk = models.CompositePrimaryKey("run_id", "step_type", "number")
@@ -45,42 +46,6 @@ class StepExecution(models.Model):
 
     class Meta:
         db_table = "dexflows_step_execution"
-        constraints = [
-            models.CheckConstraint(
-                name="dexflows_step_state_known", condition=Q(state__in=[s.value for s in StepState])
-            ),
-            models.CheckConstraint(
-                name="dexflows_step_method_known", condition=Q(method__in=[m.value for m in StepMethod])
-            ),
-            models.CheckConstraint(
-                name="dexflows_step_running_has_lease",
-                condition=Q(
-                    state=StepState.RUNNING,
-                    token__isnull=False,
-                    lease_until__isnull=False,
-                    worker__isnull=False,
-                    due_at__isnull=True,
-                )
-                | (~Q(state=StepState.RUNNING) & Q(token__isnull=True, lease_until__isnull=True)),
-            ),
-            models.CheckConstraint(
-                name="dexflows_step_due",
-                condition=Q(state__in=[s.value for s in DUE_STATES], due_at__isnull=False)
-                | ~Q(state__in=[s.value for s in DUE_STATES]),
-            ),
-            models.CheckConstraint(
-                name="dexflows_step_closed_at",
-                condition=Q(
-                    state__in=[StepState.COMPLETED, StepState.FAILED, StepState.CANCELED],
-                    closed_at__isnull=False,
-                    due_at__isnull=True,
-                )
-                | (
-                    ~Q(state__in=[StepState.COMPLETED, StepState.FAILED, StepState.CANCELED])
-                    & Q(closed_at__isnull=True)
-                ),
-            ),
-        ]
         indexes = [
             models.Index(
                 F("due_at"),

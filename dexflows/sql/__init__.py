@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-CREATION_ORDER = ("now", "uuid7", "advisory", "gate", "find_run")
+CREATION_ORDER = ("now", "uuid7", "advisory", "gate")
 """What other functions name in a way that PostgreSQL checks at creation."""
 
 

@@ -5,61 +5,62 @@
 -- p_timeout (ms) bounds the transaction on the server, also when the session idles; NULL inside an outer transaction.
 -- Locks: gate (shared) -> lock keys (tried). It takes no row lock: RPCs of one run meet on nothing but their keys.
 CREATE OR REPLACE FUNCTION dexflows_rpc_begin(
-    p_flow_id text, p_run uuid, p_active bool, p_exclusive text[], p_shared text[], p_load jsonb, p_timeout int
-) RETURNS TABLE (outcome text, run_id uuid, flow_type text, run_queue text, status text, busy text[],
-    attributes text)
-LANGUAGE plpgsql AS $$
+    p_flow_id text, p_run uuid, p_active bool, p_exclusive text[], p_shared text[], p_load jsonb, p_timeout text,
+    OUT outcome text, OUT run_id uuid, OUT flow_type text, OUT run_queue text, OUT status text, OUT busy text[],
+    OUT attributes text
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_run dexflows_run;
-    v_seen uuid;
+    v_passed uuid;
     v_key text;
-    v_busy text[] := '{}';
 BEGIN
     IF p_timeout IS NOT NULL THEN
         IF current_setting('server_version_num')::int >= 170000 THEN
-            PERFORM set_config('transaction_timeout', p_timeout::text, true);
+            PERFORM set_config('transaction_timeout', p_timeout, true);
         ELSE
-            PERFORM set_config('statement_timeout', p_timeout::text, true),
-                set_config('idle_in_transaction_session_timeout', p_timeout::text, true);
+            PERFORM set_config('statement_timeout', p_timeout, true),
+                set_config('idle_in_transaction_session_timeout', p_timeout, true);
         END IF;
     END IF;
     LOOP
-        v_run := dexflows_find_run(p_flow_id, p_run);
-        IF v_run.run_id IS NULL THEN
-            RETURN QUERY SELECT 'missing', NULL::uuid, NULL::text, NULL::text, NULL::text, v_busy,
-                NULL::text;
+        SELECT r.run_id, r.flow_type, r.queue, r.status INTO run_id, flow_type, run_queue, status
+        FROM dexflows_run r WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run)
+        ORDER BY r.run_number DESC LIMIT 1;
+        IF NOT FOUND THEN
+            outcome := 'missing';
             RETURN;
         END IF;
-        EXIT WHEN v_run.status <> 'RUNNING' OR v_run.run_id = v_seen;
-        v_seen := v_run.run_id;
-        PERFORM pg_advisory_xact_lock_shared(dexflows_gate(v_run.run_id));
+        -- Once past the gate, look again: the run may have closed, or another have begun, before it was passed.
+        EXIT WHEN status <> 'RUNNING' OR run_id = v_passed;
+        v_passed := run_id;
+        PERFORM pg_advisory_xact_lock_shared(dexflows_gate(v_passed));
     END LOOP;
-    IF v_run.status <> 'RUNNING' AND p_active THEN
-        RETURN QUERY SELECT 'closed', v_run.run_id, v_run.flow_type::text, v_run.queue::text, v_run.status::text, v_busy, NULL::text;
+    IF p_active AND status <> 'RUNNING' THEN
+        outcome := 'closed';
         RETURN;
     END IF;
-    FOREACH v_key IN ARRAY p_exclusive LOOP
-        IF NOT pg_try_advisory_xact_lock(dexflows_advisory(v_run.run_id, v_key)) THEN
-            v_busy := v_busy || v_key;
-        END IF;
-    END LOOP;
-    FOREACH v_key IN ARRAY p_shared LOOP
-        IF NOT pg_try_advisory_xact_lock_shared(dexflows_advisory(v_run.run_id, v_key)) THEN
-            v_busy := v_busy || v_key;
-        END IF;
-    END LOOP;
-    IF p_exclusive <> '{}' THEN
-        v_busy := v_busy || ARRAY(
+    IF p_exclusive IS NOT NULL THEN
+        busy := '{}';
+        FOREACH v_key IN ARRAY p_exclusive LOOP
+            IF NOT pg_try_advisory_xact_lock(dexflows_advisory(v_passed, v_key)) THEN
+                busy := busy || v_key;
+            END IF;
+        END LOOP;
+        FOREACH v_key IN ARRAY p_shared LOOP
+            IF NOT pg_try_advisory_xact_lock_shared(dexflows_advisory(v_passed, v_key)) THEN
+                busy := busy || v_key;
+            END IF;
+        END LOOP;
+        busy := busy || ARRAY(
             SELECT h.key FROM dexflows_lock_hold h
-            WHERE h.run_id = v_run.run_id
+            WHERE h.run_id = v_passed
                 AND (h.key = ANY (p_exclusive) OR h.map_key = ANY (p_exclusive) OR h.key = ANY (p_shared)));
+        IF busy <> '{}' THEN
+            outcome := 'conflict';
+            RETURN;
+        END IF;
     END IF;
-    IF v_busy <> '{}' THEN
-        RETURN QUERY SELECT 'conflict', v_run.run_id, v_run.flow_type::text, v_run.queue::text, v_run.status::text, v_busy, NULL::text;
-        RETURN;
-    END IF;
-    RETURN QUERY SELECT 'begun', v_run.run_id, v_run.flow_type::text, v_run.queue::text, v_run.status::text, v_busy,
-        dexflows_load(v_run.run_id, p_load);
+    outcome := 'begun';
+    attributes := CASE WHEN p_load IS NULL THEN '[]' ELSE dexflows_load(run_id, p_load) END;
 END
 $$;

@@ -1,15 +1,14 @@
 -- Starts a run of a Flow ID: run, initial Attributes and start Step appear together, or the existing run is named.
 -- Starts of one Flow ID queue on an advisory lock, so the reuse policy always sees the outcome of the one before.
 -- Locks: Flow ID (advisory) -> gate -> run.
-CREATE OR REPLACE FUNCTION dexflows_start(p jsonb)
-RETURNS TABLE (started bool, run_id uuid, request_id text, status text, rings text) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION dexflows_start(
+    p jsonb, OUT started bool, OUT run_id uuid, OUT request_id text, OUT rings text
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_latest dexflows_run;
     v_now timestamptz;
-    v_run uuid;
     v_policy text := p ->> 'policy';
-    v_rings jsonb := '[]';
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(p ->> 'flow_id', 3));
     SELECT * INTO v_latest FROM dexflows_run r WHERE r.flow_id = p ->> 'flow_id'
@@ -25,23 +24,28 @@ BEGIN
         OR v_policy IN ('DEFAULT', 'DISALLOW')
         OR (v_policy = 'ALLOW_IF_PREVIOUS_FAILED' AND v_latest.status = 'COMPLETED')
     ) THEN
-        RETURN QUERY SELECT false, v_latest.run_id, v_latest.request_id::text, v_latest.status::text, '[]';
+        started := false;
+        run_id := v_latest.run_id;
+        request_id := v_latest.request_id;
+        rings := '[]';
         RETURN;
     END IF;
     v_now := dexflows_now();
-    v_run := dexflows_uuid7(v_now);
+    started := true;
+    run_id := dexflows_uuid7(v_now);
+    request_id := p ->> 'request_id';
+    rings := '[]';
     INSERT INTO dexflows_run (run_id, flow_id, run_number, flow_type, status, queue, request_id, input, config,
         started_at)
-    VALUES (v_run, p ->> 'flow_id', coalesce(v_latest.run_number, 0) + 1, p ->> 'flow_type', 'RUNNING',
+    VALUES (dexflows_start.run_id, p ->> 'flow_id', coalesce(v_latest.run_number, 0) + 1, p ->> 'flow_type', 'RUNNING',
         p ->> 'queue', p ->> 'request_id', p -> 'input', nullif(p -> 'config', 'null'::jsonb), v_now);
-    INSERT INTO dexflows_event (run_id, seq, at, kind) VALUES (v_run, nextval('dexflows_event_seq'), v_now,
+    INSERT INTO dexflows_event (run_id, seq, at, kind) VALUES (dexflows_start.run_id, nextval('dexflows_event_seq'), v_now,
         'FLOW_STARTED');
-    IF p ? 'writes' THEN
-        PERFORM dexflows_write_attributes(v_run, p -> 'writes', v_now);
+    IF p ? 'effects' THEN
+        PERFORM dexflows_apply_effects(dexflows_start.run_id, NULL, p -> 'effects', v_now);
     END IF;
     IF p ? 'movements' THEN
-        v_rings := dexflows_create_steps(v_run, p ->> 'flow_type', p -> 'movements', NULL, v_now, NULL);
+        rings := dexflows_create_steps(dexflows_start.run_id, p ->> 'flow_type', p -> 'movements', NULL, v_now);
     END IF;
-    RETURN QUERY SELECT true, v_run, p ->> 'request_id', 'RUNNING', v_rings::text;
 END
 $$;
