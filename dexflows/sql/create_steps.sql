@@ -2,7 +2,10 @@
 -- in order. The caller holds the run's row FOR NO KEY UPDATE, which makes the numbers of a Step type gapless and unique.
 CREATE OR REPLACE FUNCTION dexflows_create_steps(
     p_run uuid, p_flow_type text, p_movements jsonb, p_from text, p_now timestamptz
-) RETURNS jsonb LANGUAGE sql AS $$
+) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    v_created jsonb;
+BEGIN
     WITH movement AS (
         SELECT m.value, m.position, m.value ->> 'step_type' AS step_type, m.value ->> 'queue' AS queue,
             row_number() OVER (PARTITION BY m.value ->> 'step_type' ORDER BY m.position) + coalesce((
@@ -17,5 +20,8 @@ CREATE OR REPLACE FUNCTION dexflows_create_steps(
             p_now + interval '5 s'
         FROM movement
     )
-    SELECT jsonb_agg(jsonb_build_array(p_flow_type, step_type, number, queue) ORDER BY position) FROM movement
+    SELECT jsonb_agg(jsonb_build_array(p_flow_type, step_type, number, queue) ORDER BY position)
+    INTO v_created FROM movement;
+    RETURN v_created;
+END
 $$;
