@@ -1,9 +1,11 @@
 """The engine's statements: one PostgreSQL function per file, installed after each `migrate`."""
 
+import hashlib
 from importlib.resources import files
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.utils import CursorWrapper
 
 CREATION_ORDER = ("now", "uuid7", "advisory", "gate")
 """What other functions name in a way that PostgreSQL checks at creation."""
@@ -21,20 +23,32 @@ def text(name: str) -> str:
 
 
 def install(using: str) -> None:
-    """Create every function anew on one database, in one transaction: callers see all old ones or all new ones."""
+    """Create every function anew on one database, in one transaction: callers see all old ones or all new ones.
+
+    Does nothing when this release's functions are there, as a mark on the first of them says.
+    """
+    release = hashlib.sha256("".join(text(name) for name in names()).encode()).hexdigest()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('dexflows.sql', 0))")
+        cursor.execute("SELECT obj_description(to_regproc('dexflows_now'), 'pg_proc')")
+        if cursor.fetchone() == (release,):
+            return
         for name in names():
             if name not in CREATION_ORDER:
-                # A changed signature would leave the old function beside the new one, and calls ambiguous.
-                cursor.execute(
-                    "SELECT oid::regprocedure::text FROM pg_proc "
-                    "WHERE proname = %s AND pronamespace = current_schema()::regnamespace",
-                    [f"dexflows_{name}"],
-                )
-                for (signature,) in cursor.fetchall():
-                    cursor.execute(f"DROP FUNCTION {signature}")
+                _drop(cursor, f"dexflows_{name}")
             cursor.execute(text(name))
+        cursor.execute("COMMENT ON FUNCTION dexflows_now() IS %s", [release])
+
+
+def _drop(cursor: CursorWrapper, function: str) -> None:
+    """A changed signature would leave the old function beside the new one, and calls ambiguous."""
+    cursor.execute(
+        "SELECT oid::regprocedure::text FROM pg_proc "
+        "WHERE proname = %s AND pronamespace = current_schema()::regnamespace",
+        [function],
+    )
+    for (signature,) in cursor.fetchall():
+        cursor.execute(f"DROP FUNCTION {signature}")
 
 
 def call(using: str, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
