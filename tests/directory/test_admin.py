@@ -11,8 +11,10 @@ from django.db import connection
 from django.test import Client as WebClient
 from django.urls import reverse
 
+from dexflows.client import Client
 from directory import client
 from directory.admin import CustomerProfileAdmin
+from directory.flows import FLOW_ID
 from directory.models import CustomerProfile, DirectorySchema, Partition
 from directory.partitioning import email_partition
 from directory.profile import CustomerProfile as Profile
@@ -176,9 +178,12 @@ def test_a_user_without_the_right_sees_nothing(directory: str, client: WebClient
 
 
 def test_the_views_show_the_latest_run_only(directory: str) -> None:
-    assert not Partition.objects.exists()
-    assert not CustomerProfile.objects.exists()
     save("alice@example.com")
     assert [str(each) for each in Partition.objects.all()] == ["partition-278"]
     assert [str(each) for each in CustomerProfile.objects.all()] == ["alice@example.com"]
     assert str(DirectorySchema.objects.get()).startswith("1000 partitions")
+    Client().stop_flow(FLOW_ID)
+    assert CustomerProfile.objects.exists(), "a stopped run is still the latest"
+    client.start_directory()
+    assert not Partition.objects.exists()
+    assert not CustomerProfile.objects.exists()

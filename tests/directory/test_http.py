@@ -149,10 +149,13 @@ class TestProfiles:
 
 
 def test_a_stopped_directory_answers_no_upsert_and_can_be_started_again(api: APIClient, directory: str) -> None:
+    put(api, ALICE)
     Client().stop_flow(FLOW_ID)
     assert_problem(put(api, ALICE), 404, "flow_not_active_or_not_found")
+    assert get(api, "alice@example.com").json() == ALICE, "a closed run can still be read"
     again = api.post(f"{BASE}/start").json()["runID"]
     assert again != directory
+    assert_problem(get(api, "alice@example.com"), 404, "customer_profile_not_found")
     assert put(api, ALICE).status_code == 200
 
 

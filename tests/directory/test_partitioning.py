@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directory.partitioning import InvalidEmailAddressError, email_partition, fnv1a32
@@ -44,6 +44,7 @@ def test_the_hash_agrees_with_the_values_its_authors_published(data: bytes, dige
     assert fnv1a32(data) == digest
 
 
+@settings(deadline=None)
 @given(ascii_text.filter(lambda text: text.strip(WHITESPACE)))
 def test_case_and_outer_whitespace_never_change_the_partition(address: str) -> None:
     expected = email_partition(address)
@@ -51,6 +52,7 @@ def test_case_and_outer_whitespace_never_change_the_partition(address: str) -> N
     assert email_partition(f"\r\n {address}\t\v\f") == expected
 
 
+@settings(deadline=None)
 @given(ascii_text.filter(lambda text: text.strip(WHITESPACE)))
 def test_the_canonical_address_is_a_fixed_point(address: str) -> None:
     partition = email_partition(address)
@@ -59,6 +61,7 @@ def test_the_canonical_address_is_a_fixed_point(address: str) -> None:
     assert not re.search("[A-Z]", partition.canonical_email)
 
 
+@settings(deadline=None)
 @given(ascii_text.filter(lambda text: text.strip(WHITESPACE)))
 def test_every_partition_name_is_one_of_the_thousand(address: str) -> None:
     partition = email_partition(address)
@@ -67,12 +70,14 @@ def test_every_partition_name_is_one_of_the_thousand(address: str) -> None:
     assert 0 <= partition.fnv1a32 < 2**32
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1).filter(lambda text: not text.isascii()))
 def test_any_character_outside_ascii_is_refused_even_at_the_ends(address: str) -> None:
     with pytest.raises(InvalidEmailAddressError):
         email_partition(address)
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from(WHITESPACE)))
 def test_nothing_but_whitespace_is_refused(address: str) -> None:
     with pytest.raises(InvalidEmailAddressError):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import RequestDataTooBig
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django import Settings
 from rest_framework.exceptions import ParseError, UnsupportedMediaType
@@ -22,6 +23,7 @@ JSON_VALUES = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
 )
 
 MALFORMED = {
@@ -52,6 +54,7 @@ def test_a_malformed_body_is_refused(body: bytes) -> None:
         parse_json(body)
 
 
+@hypothesis_settings(deadline=None, max_examples=50)
 @given(JSON_VALUES)
 def test_what_was_sent_is_what_is_read(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
