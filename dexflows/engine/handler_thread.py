@@ -37,8 +37,11 @@ class HandlerThread:
         self._thread = threading.Thread(target=_serve, args=(self._jobs,), name="dexflows-rpc", daemon=True)
         self._thread.start()
 
-    def __del__(self) -> None:
+    def end(self) -> None:
+        """End once the current handler has."""
         self._jobs.put(None)
+
+    __del__ = end
 
     def call(self, function: Callable[[], Any], connection: BaseDatabaseWrapper, timeout: float) -> Any:
         """The function's result, or what it raised; RpcTimeoutError when it takes longer than `timeout` seconds."""
@@ -87,6 +90,7 @@ def call_within(function: Callable[[], Any], connection: BaseDatabaseWrapper, ti
         return thread.call(function, connection, timeout)
     except RpcTimeoutError:
         _threads.handler = None
+        thread.end()
         end_session(connection)
         raise
 

@@ -224,9 +224,10 @@ def restarting(work: Callable[[], T]) -> T:
     """Run one transaction, anew when the database undid it only because of others.
 
     Raises UnavailableError when the database cannot be reached. Inside a caller's transaction nothing is run anew:
-    that transaction is the caller's to restart.
+    that transaction is the caller's to restart, so the caller gets the OperationalError.
     """
-    tries = 1 if connections[conf().database].in_atomic_block else RESTARTS
+    nested = connections[conf().database].in_atomic_block
+    tries = 1 if nested else RESTARTS
     while True:
         tries -= 1
         try:
@@ -234,6 +235,8 @@ def restarting(work: Callable[[], T]) -> T:
         except (OperationalError, InterfaceError) as error:
             if is_restartable(error) and tries > 0:
                 continue
+            if is_restartable(error) and nested:
+                raise
             connections[conf().database].close_if_unusable_or_obsolete()
             raise UnavailableError("the database cannot be reached now") from error
 
