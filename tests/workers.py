@@ -67,6 +67,16 @@ class WorkerProcess:
         self._ready_or_ended.wait(seconds)
         assert self.is_ready, "the worker did not get ready:\n" + self.text()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the parent lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, seconds: float) -> int:
+        """Wait until the worker has ended by itself, and give its exit status."""
+        assert self._process is not None, "the worker was not started"
+        return self._process.wait(seconds)
+
     def text(self) -> str:
         """Give what the worker has printed so far."""
         return "".join(self.output)
