@@ -188,9 +188,9 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
 
 
 def _leave_connection_clean() -> None:
-    """A handler that was interrupted inside a statement leaves a connection that nobody can use."""
+    """A handler that was interrupted, or left a transaction open, leaves a connection on which nothing would commit."""
     connection = connections[conf().database]
     if connection.connection is not None and not connection.in_atomic_block:
         session = connection.connection
-        if session.closed or session.pgconn.transaction_status != 0:
+        if session.closed or session.pgconn.transaction_status != 0 or not connection.autocommit:
             connection.close()
