@@ -398,6 +398,14 @@ def test_an_ambiguous_wall_time_keeps_its_fold_and_zone() -> None:
         assert (back, back.fold, back.tzinfo) == (value, fold, value.tzinfo)
 
 
+def test_a_wall_time_that_no_clock_shows_is_kept_as_it_is() -> None:
+    codec = codec_for(datetime)
+    for fold in (0, 1):
+        value = datetime(2026, 3, 8, 2, 30, fold=fold, tzinfo=ZoneInfo("America/Los_Angeles"))
+        back = codec.decode(codec.encode(value))
+        assert (back, back.fold, back.hour) == (value, fold, 2)
+
+
 def test_a_stored_instant_is_kept_when_the_rules_of_its_zone_have_changed() -> None:
     back = codec_for(datetime).decode('"2026-01-01T12:00:00+05:00[Europe/Berlin]"')
     assert back == datetime(2026, 1, 1, 7, tzinfo=UTC)

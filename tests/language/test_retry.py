@@ -20,6 +20,7 @@ def test_the_cap_grows_to_the_maximum() -> None:
     assert RetryPolicy(backoff_coefficient=1).interval_cap(10**6) == 1
     assert RetryPolicy(initial_interval=0).interval_cap(10**6) == 0
     assert RetryPolicy(initial_interval=500).interval_cap(1) == 100
+    assert RetryPolicy(initial_interval=2.3e-308).interval_cap(1026) == 100  # 2 ** 1025 is no float
 
 
 @settings(max_examples=100, deadline=None)
