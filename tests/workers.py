@@ -52,7 +52,7 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             self._command(),
             cwd=PROJECT,
-            env=self._environment(),
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -116,7 +116,8 @@ class WorkerProcess:
         command += ["-n", f"{uuid.uuid4().hex[:8]}@%h", "--without-gossip", "--without-mingle"]
         return [*command, *(f"--include={module}" for module in self.modules)]
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """The environment of the worker, for other processes that are to work beside it."""
         prefix = settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("global_keyprefix", "")
         own = {"DATABASE_NAME": connection.settings_dict["NAME"], "BROKER_KEY_PREFIX": prefix}
         return {**os.environ, "PYTHONUNBUFFERED": "1", **own, **self.env}
