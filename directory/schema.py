@@ -84,6 +84,9 @@ def verify_at_worker_start(**_: Any) -> None:
     """Refuse to start a worker on a mismatch; a database that is away is reported by whoever needs it next."""
     try:
         verify()
+    except PartitionSchemaMismatchError as mismatch:
+        # Celery logs and swallows any Exception of a signal's receiver: only this ends the worker.
+        raise SystemExit(str(mismatch)) from mismatch
     except DatabaseError:
         logger.warning("The directory's partition schema was not checked: the database does not answer.")
     finally:
