@@ -31,9 +31,9 @@ class Caller:
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         content = None if body is None else json.dumps(body).encode()
-        request = Request(f"{self._base}/{path}", content, self._headers, method=method)  # noqa: S310 - our own server
+        request = Request(f"{self._base}/{path}", content, self._headers, method=method)
         try:
-            with urlopen(request, timeout=30) as response:  # noqa: S310 - our own server
+            with urlopen(request, timeout=30) as response:
                 return response.status, json.load(response)
         except HTTPError as error:
             with error:
