@@ -11,6 +11,7 @@ Step holders need no second try: they release under the run's row lock, which th
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -20,7 +21,7 @@ import msgspec
 from dexflows.engine import transitions
 from dexflows.engine.keys import MethodPlan, StepKey, StepPlan, plan_of
 from dexflows.engine.leases import Worker
-from dexflows.engine.outcomes import Movement
+from dexflows.engine.outcomes import Movement, Raised, clean, raw
 from dexflows.options import StepOptions
 from dexflows.registry import FlowDefinition, StepDefinition, registry
 from dexflows.states import StepMethod
@@ -49,6 +50,8 @@ class Claim:
     failure: str | None
     locked: bool
     attributes: str
+    fault: Raised | None = None
+    """Why the attempt fails before its handler is called."""
 
     @property
     def method_plan(self) -> MethodPlan:
@@ -71,11 +74,13 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
         row = transitions.claim(key, worker.name, plan_of(flow, step).json)
     if row.outcome != "claimed":
         return None
+    plan, fault = _effective_plan(flow, step, row.options)
     return Claim(
         key=key,
         flow=flow,
         step=step,
-        plan=_effective_plan(flow, step, row.options),
+        plan=plan,
+        fault=fault,
         flow_id=row.flow_id,
         run_queue=row.run_queue,
         method=StepMethod(row.method),
@@ -92,7 +97,9 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
     )
 
 
-def next_claim(claim: Claim, settlement: transitions.Settlement, movement: Movement | None) -> Claim | None:
+def next_claim(
+    claim: Claim, settlement: transitions.Settlement, movement: Movement | None, local_writes: Mapping[str, str]
+) -> Claim | None:
     """The claim that a settlement made for the same worker; without a movement, of the same Step's `execute`."""
     if settlement.next_token is None or settlement.attributes is None:
         return None
@@ -117,15 +124,29 @@ def next_claim(claim: Claim, settlement: transitions.Settlement, movement: Movem
         elapsed=0.0,
         from_step=claim.from_step if movement is None else claim.key.step_execution_id,
         input=claim.input if movement is None else movement.input,
-        locals=claim.locals if movement is None else None,
+        locals=_merged(claim.locals, local_writes) if movement is None else None,
         failure=None,
         locked=False,
         attributes=settlement.attributes,
     )
 
 
-def _effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | None) -> StepPlan:
-    return plan_of(flow, step) if options is None else _plan_with(flow, msgspec.json.decode(options))
+def _merged(stored: str | None, local_writes: Mapping[str, str]) -> str | None:
+    if not local_writes:
+        return stored
+    known = msgspec.json.decode(stored, type=dict[str, msgspec.Raw]) if stored else {}
+    return msgspec.json.encode(known | {key: raw(value) for key, value in local_writes.items()}).decode()
+
+
+def _effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | None) -> tuple[StepPlan, Raised | None]:
+    declared = plan_of(flow, step)
+    if options is None:
+        return declared, None
+    try:
+        return _plan_with(flow, msgspec.json.decode(options)), None
+    except (KeyError, TypeError, ValueError) as error:
+        detail = f"the stored options of this Step execution do not fit the running code: {error!r}"
+        return declared, Raised(error_type="StoredOptionsError", detail=clean(detail))
 
 
 def _plan_with(flow: FlowDefinition, options: object) -> StepPlan:

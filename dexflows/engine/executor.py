@@ -92,7 +92,9 @@ def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
 
 
 def _lost_before(claim: Claim) -> Raised | None:
-    """The failure of an attempt that may not start: earlier ones that died with their worker used up the policy."""
+    """The failure of an attempt that may not start, as when earlier ones that died with their worker were the last."""
+    if claim.fault is not None:
+        return claim.fault
     maximum = claim.method_plan.options.retry.maximum_attempts
     if maximum and claim.attempt > maximum:
         return Raised(error_type="WorkerLost", detail="the last attempt died with its worker", retryable=False)
@@ -180,7 +182,9 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
     rings = settlement.rings + ([claim.key] if isinstance(outcome, WaitSkipped) else [])
     if settlement.next_token is not None:
         ring_after_commit(settlement.rings)
-        return claims.next_claim(claim, settlement, _only_movement(claim, outcome))
+        movement = _only_movement(claim, outcome)
+        local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped) else {}
+        return claims.next_claim(claim, settlement, movement, local_writes)
     follows = rings and run_on.allowed and (isinstance(outcome, WaitSkipped) or _only_movement(claim, outcome))
     own = rings.pop() if follows else None
     ring_after_commit(rings)

@@ -12,8 +12,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -23,17 +22,15 @@ from dexflows.errors import RpcTimeoutError
 HANG_UP_SECONDS = 1.0
 """How long a caller waits for the server to end a session whose handler hangs."""
 
-_Answers = queue.SimpleQueue[tuple[Any, BaseException | None]]
-_Answers = queue.SimpleQueue[tuple[Any, BaseException | None]]
-_Job = tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, _Answers]
-_Jobs = queue.SimpleQueue[_Job | None]
+_Answers: TypeAlias = "queue.SimpleQueue[tuple[Any, BaseException | None]]"
+_Job: TypeAlias = "tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, _Answers]"
 
 
 class HandlerThread:
     """A thread that runs one handler after the other, and ends with the thread that it serves."""
 
     def __init__(self) -> None:
-        self._jobs: _Jobs = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._jobs,), name="dexflows-rpc", daemon=True)
         self._thread.start()
 
@@ -46,28 +43,28 @@ class HandlerThread:
     def call(self, function: Callable[[], Any], connection: BaseDatabaseWrapper, timeout: float) -> Any:
         """The function's result, or what it raised; RpcTimeoutError when it takes longer than `timeout` seconds."""
         answers: _Answers = queue.SimpleQueue()
-        owner = connection._thread_ident
+        owner = connection._thread_ident  # type: ignore[attr-defined]
         # The connection has one owner at a time. Sharing it would let in a handler that was given up earlier.
-        connection._thread_ident = self._thread.ident
+        connection._thread_ident = self._thread.ident  # type: ignore[attr-defined]
         try:
             self._jobs.put((contextvars.copy_context(), function, connection, answers))
             result, error = answers.get(timeout=timeout)
         except queue.Empty:
             raise RpcTimeoutError(f"the RPC's handler ran past its timeout of {timeout:g} s") from None
         finally:
-            connection._thread_ident = owner
+            connection._thread_ident = owner  # type: ignore[attr-defined]
         if error is not None:
             raise error
         return result
 
 
-def _serve(jobs: _Jobs) -> None:
+def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
     while (job := jobs.get()) is not None:
         context, function, connection, answers = job
         connections[connection.alias] = connection
         try:
             answers.put((context.run(function), None))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
             answers.put((None, error))
         finally:
             del connections[connection.alias]

@@ -27,7 +27,7 @@ def detail_of(error: BaseException) -> str:
     """An exception's text, fit to be stored, also when the exception cannot tell it."""
     try:
         return clean(str(error))
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001 - an exception class may do anything in its __str__
         return f"its text cannot be read: {type(fault).__name__}"
 
 

@@ -15,7 +15,7 @@ TABLES = ("run", "step_execution", "attribute", "lock_hold", "lock_wait", "event
 
 @pytest.fixture(autouse=True)
 def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Give real commits, as the fixture of pytest-django does, without its flush, which installs every SQL function anew."""
+    """Give real commits, but without the flush of pytest-django, which installs every SQL function anew."""
     with django_db_blocker.unblock():
         yield
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What the engine's tests are made with: a doorbell that collects, threads with connections of their own, a look at rows."""
+"""What the engine's tests are made of: a doorbell that collects, threads with connections, a look at rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class CollectingDoorbell:
     def wait_for(self, name: str) -> StepKey:
         """Wait until this Step execution is rung, and take it."""
         with self._changed:
-            found = self._changed.wait_for(lambda: [key for key in self.rung if key.step_execution_id == name], DEADLINE)
+            found = self._changed.wait_for(
+                lambda: [key for key in self.rung if key.step_execution_id == name], DEADLINE
+            )
             assert found, f"{name} was not rung, only {[key.step_execution_id for key in self.rung]}"
             self.rung.remove(found[0])
             return found[0]
@@ -141,13 +143,13 @@ def steps(run_id: UUID) -> dict[str, str]:
     found = rows(
         "SELECT step_type || '-' || number, state FROM dexflows_step_execution WHERE run_id = %s ORDER BY 1", run_id
     )
-    return {name: state for name, state in found}
+    return dict(found)
 
 
 def holds(run_id: UUID) -> dict[str, str]:
     """Lock keys and their holders."""
     found = rows("SELECT key, step_type || '-' || number FROM dexflows_lock_hold WHERE run_id = %s", run_id)
-    return {key: holder for key, holder in found}
+    return dict(found)
 
 
 def waiters(run_id: UUID) -> list[str]:
@@ -170,7 +172,10 @@ def end_lease(run_id: UUID, name: str) -> None:
 
 def make_due(run_id: UUID) -> list[StepKey]:
     """Let every backoff and every missed ring of a run be due, sweep, and return what the sweep gives out."""
-    rows("UPDATE dexflows_step_execution SET due_at = now() - interval '1 s' WHERE run_id = %s AND due_at IS NOT NULL", run_id)
+    rows(
+        "UPDATE dexflows_step_execution SET due_at = now() - interval '1 s' WHERE run_id = %s AND due_at IS NOT NULL",
+        run_id,
+    )
     found = rows("SELECT * FROM dexflows_sweep_due(1000) WHERE run_id = %s", run_id)
     return [StepKey(*row) for row in found]
 
@@ -182,7 +187,7 @@ def in_thread(function: Callable[..., T], *arguments: Any) -> Future[T]:
     def work() -> None:
         try:
             future.set_result(function(*arguments))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - `result` raises it in the test
             future.set_exception(error)
         finally:
             with contextlib.suppress(Exception):
@@ -228,12 +233,14 @@ class Pause:
 def wait_until_blocked(statement_part: str) -> None:
     """Wait until some session waits for a lock in a statement that contains this text."""
     wait_until(
-        lambda: value(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s "
-            "AND pid <> pg_backend_pid() AND datname = current_database()",
-            f"%{statement_part}%",
-        )
-        > 0,
+        lambda: (
+            value(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s "
+                "AND pid <> pg_backend_pid() AND datname = current_database()",
+                f"%{statement_part}%",
+            )
+            > 0
+        ),
         f"no session waits in {statement_part}",
     )
 

@@ -1,4 +1,4 @@
-"""RPCs among Steps and among each other: at once or not at all, and whoever waits for an RPC is rung when it has ended."""
+"""RPCs among Steps and each other: at once or not at all; who waits for an RPC is rung when it has ended."""
 
 import threading
 from typing import Any
@@ -11,7 +11,19 @@ from dexflows.engine import transitions
 from dexflows.engine.keys import plan_of
 from dexflows.errors import RpcLockConflictError, RpcTimeoutError, WorkerInvocationError
 from dexflows.registry import registry
-from tests.engine.kit import DEADLINE, Lab, Pause, holds, in_thread, result, rows, step, value, wait_until_blocked, waiters
+from tests.engine.kit import (
+    DEADLINE,
+    Lab,
+    Pause,
+    holds,
+    in_thread,
+    result,
+    rows,
+    step,
+    value,
+    wait_until_blocked,
+    waiters,
+)
 from tests.engine.test_step_locks import Holding, locking
 from tests.flows_lab import LabFlow
 

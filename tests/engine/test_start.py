@@ -27,7 +27,9 @@ STARTS = {
 
 def statuses(flow_id: str = "flow") -> list[str]:
     """The states of all runs of a Flow ID, oldest first."""
-    return [status for (status,) in rows("SELECT status FROM dexflows_run WHERE flow_id = %s ORDER BY run_number", flow_id)]
+    return [
+        status for (status,) in rows("SELECT status FROM dexflows_run WHERE flow_id = %s ORDER BY run_number", flow_id)
+    ]
 
 
 def bring_to(lab: Lab, status: str) -> UUID | None:

@@ -165,7 +165,11 @@ def test_a_whole_map_and_its_instances_exclude_each_other_and_instances_do_not(
 
 
 def test_a_waiter_for_the_whole_map_keeps_later_instance_locks_behind_it(lab: Lab) -> None:
-    x, whole, one = Holding(lab, LabFlow.m.lock("x")), locking("Whole", LabFlow.m.lock_all()), locking("One", LabFlow.m.lock("y"))
+    x, whole, one = (
+        Holding(lab, LabFlow.m.lock("x")),
+        locking("Whole", LabFlow.m.lock_all()),
+        locking("One", LabFlow.m.lock("y")),
+    )
     lab.define(x.step, whole, one, start=False)
     run = lab.start()
     x.begin()
