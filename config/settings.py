@@ -1,7 +1,8 @@
 """Django settings, read from the environment.
 
 With `DATABASE_URL` and `BROKER_URL` set, those servers are used and nothing embedded is imported. Without them,
-PostgreSQL and Valkey run from this checkout: importing the settings starts nothing, the first connection does (`config/embedded`).
+PostgreSQL and Valkey run from this checkout: importing the settings starts nothing, the first connection does
+(`config/embedded`).
 """
 
 from pathlib import Path

@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Stopped(BaseException):
-    """The person at the keyboard, or a process manager, wants everything to end. No error, so that nothing catches it."""
+    """The person at the keyboard, or a process manager, wants everything to end. Not an error: nothing catches it."""
 
 
 class Supervisor:
