@@ -24,13 +24,14 @@ HANG_UP_SECONDS = 1.0
 
 _Answers: TypeAlias = "queue.SimpleQueue[tuple[Any, BaseException | None]]"
 _Job: TypeAlias = "tuple[contextvars.Context, Callable[[], Any], BaseDatabaseWrapper, _Answers]"
+_Jobs: TypeAlias = "queue.SimpleQueue[_Job | None]"
 
 
 class HandlerThread:
     """A thread that runs one handler after the other, and ends with the thread that it serves."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: _Jobs = queue.SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._jobs,), name="dexflows-rpc", daemon=True)
         self._thread.start()
 
@@ -58,7 +59,7 @@ class HandlerThread:
         return result
 
 
-def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
+def _serve(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         context, function, connection, answers = job
         connections[connection.alias] = connection
