@@ -88,7 +88,7 @@ def _refuse_taken_port(port: int) -> None:
 
 def _web_command(port: int) -> list[str]:
     command = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"{HOST}:{port}", "--log-level", "warning"]
-    return [*command, "--workers", "2", "--threads", "8", "--graceful-timeout", "5", "--no-control-socket"]
+    return [*command, "--workers", "2", "--threads", "8", "--preload", "--graceful-timeout", "5", "--no-control-socket"]
 
 
 def _worker_command() -> list[str]:
