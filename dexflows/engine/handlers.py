@@ -118,7 +118,7 @@ def _decided(claim: Claim, decision: StepDecision, effects: Effects) -> Outcome:
     return Ended(effects=effects, output=output, close=close, cancel=cancel, cancel_siblings=siblings)
 
 
-def _closes(decision: StepDecision) -> dict[str, Any] | None:
+def _closes(decision: StepDecision) -> dict[str, Any]:
     match decision.kind:
         case DecisionKind.GRACEFUL_COMPLETE:
             return {"mode": "graceful", "status": RunStatus.COMPLETED}
@@ -128,7 +128,7 @@ def _closes(decision: StepDecision) -> dict[str, Any] | None:
             reason = clean(decision.reason)
             return {"mode": "force", "status": RunStatus.FAILED, "error_type": "FORCE_FAIL", "error_message": reason}
         case _:
-            return None
+            return {"mode": "dead_end", "status": RunStatus.COMPLETED}
 
 
 def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) -> Movement:

@@ -58,6 +58,7 @@ class StepExecution(models.Model):
                 name="dexflows_step_parked",
                 condition=Q(parked_reason__isnull=False),
             ),
+            models.Index(fields=["run_id"], name="dexflows_step_output", condition=Q(output__isnull=False)),
             models.Index(F("lease_until"), name="dexflows_step_lease", condition=Q(state=StepState.RUNNING)),
         ]
 

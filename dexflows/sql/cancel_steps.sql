@@ -1,5 +1,6 @@
--- Cancels the open executions of Step types (all of the run, or only those of one parent) and returns the waiters that
--- their locks and places in the queue were holding up. The caller holds the run's row FOR NO KEY UPDATE.
+-- Cancels the open executions of Step types (all of the run, or only those of one parent, where '' is none) and returns
+-- the waiters that their locks and places in the queue were holding up. The caller holds the run's row FOR NO KEY
+-- UPDATE.
 CREATE OR REPLACE FUNCTION dexflows_cancel_steps(p_run uuid, p_types jsonb, p_parent text, p_now timestamptz)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,7 +13,7 @@ BEGIN
             method_deadline = NULL, due_at = NULL, parked_reason = NULL
         WHERE run_id = p_run AND closed_at IS NULL
             AND step_type = ANY (ARRAY(SELECT jsonb_array_elements_text(p_types)))
-            AND (p_parent IS NULL OR from_step = p_parent)
+            AND (p_parent IS NULL OR coalesce(from_step, '') = p_parent)
         RETURNING step_type, number
     LOOP
         WITH freed AS (

@@ -5,7 +5,8 @@
 -- p_more {delay, method, uncounted, expired, failure, release, cancel, cancel_siblings}. NULL: nothing of it.
 -- With durability ASYNC the commit does not wait for the disk: a crash of the server may undo the last moments, as a
 -- whole and in order. landed = false: the attempt is no longer the current one and nothing was changed.
--- Locks: gate (only to close) -> run -> step -> attributes.
+-- Close mode 'force' closes now; 'graceful' when no branch is left; 'dead_end' likewise, if another branch completed.
+-- Locks: gate (only where the run may close) -> run -> step -> attributes.
 CREATE OR REPLACE FUNCTION dexflows_settle(
     p_run uuid, p_type text, p_number int, p_token uuid, p_state text, p_output jsonb, p_effects jsonb,
     p_movements jsonb, p_run_on jsonb, p_close jsonb, p_more jsonb,
@@ -19,9 +20,11 @@ DECLARE
     v_from text;
     v_load jsonb;
     v_rings jsonb := '[]';
+    v_gate bool := p_close ->> 'mode' IN ('force', 'graceful') OR (p_close IS NOT NULL AND EXISTS (
+        SELECT FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.output IS NOT NULL));
 BEGIN
     landed := false;
-    IF p_close IS NOT NULL THEN
+    IF v_gate THEN
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
         SELECT r.status, r.config ->> 'step_durability' INTO status, v_durability
         FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
@@ -78,7 +81,7 @@ BEGIN
             v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel', NULL, at);
         END IF;
         IF p_more ? 'cancel_siblings' THEN
-            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel_siblings', v_from, at);
+            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel_siblings', coalesce(v_from, ''), at);
         END IF;
     END IF;
     IF p_movements IS NOT NULL AND p_run_on IS NULL THEN
@@ -99,7 +102,12 @@ BEGIN
     END IF;
     IF p_close IS NOT NULL AND (p_close ->> 'mode' = 'force' OR NOT EXISTS (
         SELECT FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.closed_at IS NULL
+    )) AND (p_close ->> 'mode' <> 'dead_end' OR EXISTS (
+        SELECT FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.output IS NOT NULL
     )) THEN
+        IF NOT v_gate THEN
+            RAISE serialization_failure USING MESSAGE = 'another branch completed meanwhile, so this one closes the run';
+        END IF;
         status := p_close ->> 'status';
         PERFORM dexflows_close(p_run, status, p_close ->> 'error_type', p_close ->> 'error_message', at);
         v_rings := '[]';
