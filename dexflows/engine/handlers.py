@@ -134,6 +134,8 @@ def _closes(decision: StepDecision) -> dict[str, Any]:
 def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) -> Movement:
     """Encode a movement. Raises InvalidStepResultError for a Step of another Flow, ValueMappingError for its input."""
     step = flow.resolve_step(movement.step)
+    if movement.options is not None:
+        flow.check_options(movement.options)
     plan = plan_of(flow, step) if movement.options is None else StepPlan.of(flow, movement.options)
     method = StepMethod.WAIT_FOR if step.has_wait_for else StepMethod.EXECUTE
     first = plan.methods[method]
