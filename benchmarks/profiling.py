@@ -1,5 +1,6 @@
 """`--profile`: where dexflows spends the time of a Step, by process, by SQL function and by Python function."""
 
+import re
 import subprocess
 import sys
 import time
@@ -15,9 +16,16 @@ from rich.table import Table
 
 from benchmarks import steps
 
-SECONDS = 6
+SECONDS = 8
 RATE = 400
-SHOWN = 45
+SHOWN = 50
+TASK = "run_step (dexflows/tasks.py)"
+IDLE = (
+    "_epoll.poll (kombu/utils/eventio.py)",
+    "Alarm.wait (dexflows/worker/alarm.py)",
+    "Condition.wait (threading.py)",
+)
+OUTSIDE = "outside of run_step: Celery, kombu, the parent"
 FUNCTIONS = """
     SELECT funcname, calls, total_time, self_time FROM pg_stat_user_functions WHERE calls > 0 ORDER BY self_time DESC
 """
@@ -31,26 +39,27 @@ def profile(contender: steps.Contender, database_url: str, logs: Path) -> None:
         with steps.running(contender, logs) as drivers:
             steps.run(drivers, steps.WARM_UP)
             connection.execute("SELECT pg_stat_reset()")
-            before, begun = _cpu_seconds(), time.perf_counter()
+            before, begun = _cpu_seconds(connection.info.dbname), time.perf_counter()
             rounds = 0
             while time.perf_counter() - begun < SECONDS:
                 steps.run(drivers, steps.FLOWS)
                 rounds += 1
             done = rounds * steps.FLOWS * steps.STEPS
-            _print_cpu(before, _cpu_seconds(), done, time.perf_counter() - begun)
+            _print_cpu(before, _cpu_seconds(connection.info.dbname), done, time.perf_counter() - begun)
             time.sleep(1.5)  # the server's statistics arrive late
             _print_functions(connection.execute(FUNCTIONS).fetchall(), done)
             _print_samples(_sample(drivers, logs))
 
 
-def _cpu_seconds() -> Counter[str]:
-    """User and system time so far of every process here, by the kind of process."""
+def _cpu_seconds(database: str) -> Counter[str]:
+    """User and system time so far of our own children, and of the server's sessions in this database."""
     spent: Counter[str] = Counter()
-    for process in psutil.process_iter(["cmdline", "name", "cpu_times"]):
-        words = " ".join(process.info["cmdline"] or [process.info["name"]])
-        kinds = {"benchmarks.ten_steps": "driver", "celery": "worker", "postgres": "postgres", "valkey": "broker"}
-        kind = next((kind for word, kind in kinds.items() if word in words), "other")
-        if process.info["cpu_times"]:
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter(["cmdline", "cpu_times"]):
+        words = " ".join(process.info["cmdline"] or [])
+        session = f" {database} " in words and "postgres" in words
+        if process.info["cpu_times"] and (session or process.pid in children):
+            kind = "PostgreSQL" if session else "worker" if "celery" in words else "driver"
             spent[kind] += process.info["cpu_times"].user + process.info["cpu_times"].system
     return spent
 
@@ -59,7 +68,7 @@ def _print_cpu(before: Counter[str], after: Counter[str], done: int, seconds: fl
     table = Table("process", "CPU µs a Step", title=f"{done:,} Steps in {seconds:.1f} s: {done / seconds:,.0f} Steps/s")
     for kind, spent in after.most_common():
         table.add_row(kind, f"{(spent - before[kind]) / done * 1e6:,.0f}")
-    Console().print(table)
+    Console(width=140).print(table)
 
 
 def _print_functions(found: Iterable[tuple[str, int, float, float]], done: int) -> None:
@@ -67,7 +76,7 @@ def _print_functions(found: Iterable[tuple[str, int, float, float]], done: int) 
     for name, calls, total, own in found:
         times = (f"{spent / done * 1e3:.0f}" for spent in (total, own))
         table.add_row(name, f"{calls / done:.2f}", f"{total / calls:.3f}", *times)
-    Console().print(table)
+    Console(width=140).print(table)
 
 
 def _sample(drivers: list[steps.Driver], logs: Path) -> Path:
@@ -88,15 +97,19 @@ def _is_worker(process: psutil.Process) -> bool:
 
 
 def _print_samples(stacks: Path) -> None:
-    """The functions with the most samples, with what they call and by themselves."""
+    """What the worker's processes were doing: below the task by function, outside of it as one line."""
     inclusive: Counter[str] = Counter()
     own: Counter[str] = Counter()
+    everything = 0
     for line in stacks.read_text().splitlines():
         stack, _, count = line.rpartition(" ")
-        frames = [frame.rpartition(":")[0] + ")" for frame in stack.split(";") if frame.startswith("process") is False]
-        inclusive.update({frame: int(count) for frame in set(frames)})
+        frames = [re.sub(r":\d+\)$", ")", frame) for frame in stack.split(";")]
+        if frames[-1] in IDLE:
+            continue
+        frames = frames[frames.index(TASK) :] if TASK in frames else [OUTSIDE]
+        inclusive.update(dict.fromkeys(frames, int(count)))
         own[frames[-1]] += int(count)
-    everything = sum(own.values())
+        everything += int(count)
     table = Table("Python function", "% with callees", "% itself", title=f"{everything:,} samples of the worker")
     for frame, count in inclusive.most_common(SHOWN):
         table.add_row(frame, f"{100 * count / everything:.1f}", f"{100 * own[frame] / everything:.1f}")
