@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from dexflows import RetryPolicy, dead_end, graceful_complete
 from dexflows.engine import transitions
 from dexflows.engine.keys import StepKey
+from dexflows.registry import registry
 from dexflows.states import StepState
 from tests.engine.kit import DEADLINE, Lab, Pause, end_lease, in_thread, make_due, result, rows, step, steps, value
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
@@ -145,8 +146,6 @@ def test_a_second_running_run_of_one_flow_id_cannot_exist(lab: Lab) -> None:
 
 def test_an_unknown_type_is_parked_without_attempt_or_failure_and_runs_when_it_is_known(lab: Lab) -> None:
     """BRK-11."""
-    from dexflows.registry import registry
-
     lab.define(LabStep("Y", lambda context, input: graceful_complete("known")))
     run = lab.start()
     (key,) = lab.bell.take()

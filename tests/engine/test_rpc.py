@@ -16,6 +16,7 @@ from dexflows.errors import (
     ValueTooLargeError,
     WorkerInvocationError,
 )
+from dexflows.registry import registry
 from tests.engine.kit import Lab, Pause, in_thread, result, rows, steps, value
 from tests.engine.test_rpc_locks import Calling
 from tests.flows_lab import LabFlow, LabStep
@@ -188,8 +189,6 @@ def test_on_a_closed_run_reading_works_and_writing_locking_and_starting_steps_ar
 def test_a_missing_flow_and_a_flow_of_another_type_are_not_found(lab: Lab) -> None:
     class OtherFlow(LabFlow):
         pass
-
-    from dexflows.registry import registry
 
     lab.define()
     other = registry.register(OtherFlow())
