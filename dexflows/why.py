@@ -128,7 +128,8 @@ def _of_idle_run(run: Run) -> Reason:
 def _of_running(step: StepExecution, now: datetime) -> Reason:
     doing = f"attempt {step.attempt} of {step.method} by worker {step.worker}"
     if step.lease_until is not None and step.lease_until < now:
-        return _of(step, ReasonCode.WORKER_SILENT, f"{doing}, which has given no sign of life; it will be rescued")
+        text = f"{doing}, which gives no sign of life; it will be rescued"
+        return _of(step, ReasonCode.WORKER_SILENT, text, step.lease_until)
     return _of(step, ReasonCode.RUNNING, f"running: {doing}")
 
 

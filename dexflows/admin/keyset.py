@@ -63,12 +63,13 @@ class KeysetChangeList(ChangeList):
         return lookups
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
-        return list(self._keyset.ordering())
+        # Ordered in `get_queryset`: the search adds the columns that it is ordered by.
+        return []
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         if any("\x00" in value for values in request.GET.lists() for value in (values[0], *values[1])):
             raise IncorrectLookupParameters
-        rows = super().get_queryset(request, exclude_parameters)
+        rows = super().get_queryset(request, exclude_parameters).order_by(*self._keyset.ordering())
         cursor = self.params.get(AFTER_VAR)
         return rows if cursor is None else self._keyset.after(rows, cursor)
 

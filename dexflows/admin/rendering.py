@@ -66,7 +66,9 @@ def moment(value: datetime | None) -> str:
     """A time to the millisecond, in the project's time zone."""
     if value is None:
         return "-"
-    return timezone.localtime(value).isoformat(sep=" ", timespec="milliseconds")
+    local = timezone.localtime(value)
+    shown = f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {local:%Z}"
+    return format_html('<time class="nowrap" datetime="{}">{}</time>', local.isoformat(), shown)
 
 
 def age(value: timedelta | None) -> str:
@@ -100,6 +102,11 @@ def list_address(model: str, run_id: Any) -> str:
 def link(address: str, text: Any) -> str:
     """A link."""
     return format_html('<a href="{}">{}</a>', address, text)
+
+
+def text_column(name: str, label: str) -> Callable[[Any], str]:
+    """A field under a label of its own."""
+    return _column(name, label, lambda row: str(getattr(row, name) or "-"))
 
 
 def time_column(name: str, label: str) -> Callable[[Any], str]:

@@ -7,19 +7,21 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import F, IntegerField, QuerySet, TextField, UUIDField
+from django.db.models import ExpressionWrapper, F, IntegerField, QuerySet, TextField, UUIDField
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Collate
 from django.http import HttpRequest, HttpResponse
 
 from dexflows.admin.keyset import Keyset
 from dexflows.admin.read_only import ReadOnlyAdmin
-from dexflows.admin.rendering import json_field, time_column
+from dexflows.admin.rendering import json_field, text_column, time_column
 from dexflows.admin.run_page import run_page
 from dexflows.models import Run
 from dexflows.registry import registry
 from dexflows.states import RunStatus
 
+FLOW_KEY = Collate("flow_id", "C")
+LATEST = ExpressionWrapper(F("run_number") * -1, output_field=IntegerField())
 NEWEST_FIRST = Keyset(columns={"started_at": DateTimeField(), "run_id": UUIDField()})
 BY_FLOW_ID = Keyset(columns={"flow_key": TextField(), "latest": IntegerField()}, descending=False)
 """Flow IDs in the order of their bytes, the latest run of each first: what the index of the prefix search holds."""
@@ -78,8 +80,8 @@ class RunAdmin(ReadOnlyAdmin):
     search_help_text = "A Flow ID, the beginning of one, or a run ID."
     change_form_template = "admin/dexflows/run/change_form.html"
     shown = (
-        "flow_id",
-        "run_id",
+        text_column("flow_id", "Flow ID"),
+        text_column("run_id", "Run ID"),
         "run_number",
         "flow_type",
         "status",
@@ -88,7 +90,7 @@ class RunAdmin(ReadOnlyAdmin):
         "error_type",
         "error_message",
         "queue",
-        "request_id",
+        text_column("request_id", "Request ID"),
         json_field("input", "Input"),
         json_field("config", "Configuration"),
     )
@@ -96,11 +98,6 @@ class RunAdmin(ReadOnlyAdmin):
     def keyset_of(self, search_term: str) -> Keyset:
         term = search_term.strip()
         return BY_FLOW_ID if term and _run_id(term) is None else NEWEST_FIRST
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        named = super().get_queryset(request)
-        rows: QuerySet[Any] = named.alias(flow_key=Collate("flow_id", "C"), latest=F("run_number") * -1)
-        return rows
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -110,7 +107,7 @@ class RunAdmin(ReadOnlyAdmin):
             return queryset, False
         if run_id := _run_id(term):
             return queryset.filter(run_id=run_id), False
-        return queryset.annotate(flow_key=F("flow_key"), latest=F("latest")).filter(flow_key__startswith=term), False
+        return queryset.annotate(flow_key=FLOW_KEY, latest=LATEST).filter(flow_key__startswith=term), False
 
     def find(self, rows: QuerySet[Any], object_id: str) -> QuerySet[Any]:
         run_id = _run_id(object_id)
