@@ -71,7 +71,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0, interactive=False)
         app.connection_for_write().ensure_connection(max_retries=3, interval_start=1)
         console.print("Starting web and workers …")
-        supervisor.start("web", _web_command(port))
+        supervisor.start("web", web_command(port))
         supervisor.start("worker", _worker_command())
         _fill_directory()
         _wait_until_ready(supervisor, port)
@@ -86,7 +86,8 @@ def _refuse_taken_port(port: int) -> None:
             raise CommandError(f"Port {port} is taken. Choose another: PORT={port + 1} make run") from error
 
 
-def _web_command(port: int) -> list[str]:
+def web_command(port: int) -> list[str]:
+    """The command that starts the web server on this machine alone."""
     command = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"{HOST}:{port}", "--log-level", "warning"]
     return [*command, "--workers", "2", "--threads", "8", "--preload", "--graceful-timeout", "5", "--no-control-socket"]
 
