@@ -2,11 +2,12 @@
 
 from typing import Any, Protocol
 
-from celery import bootsteps, signals
+from celery import Celery, bootsteps, signals
 from celery.concurrency.prefork import TaskPool as ForkingPool
 from django.db import connections
 
 from dexflows.conf import conf
+from dexflows.worker.connections import keep_connections
 from dexflows.worker.draining import Drain
 from dexflows.worker.identity import become, this_worker
 from dexflows.worker.keeper import LeaseKeeper
@@ -17,6 +18,7 @@ from dexflows.worker.pump import Pump
 class CeleryWorker(Protocol):
     """What this module uses of Celery's `WorkController`."""
 
+    app: Celery
     hostname: str
     pool_cls: type
     use_eventloop: bool
@@ -33,8 +35,9 @@ class Engine(bootsteps.StartStopStep):
 
     def __init__(self, parent: CeleryWorker, **options: Any) -> None:
         super().__init__(parent, **options)
-        self._exit_code = 0
+        conf()  # a worker with settings that cannot work must not start
         connections.close_all()
+        keep_connections(parent.app)
         forks = issubclass(parent.pool_cls, ForkingPool)
         self._worker: ForkingWorker | ThreadingWorker = (
             ForkingWorker(parent.hostname, forks_in_main_thread=parent.use_eventloop)
@@ -62,17 +65,13 @@ class Engine(bootsteps.StartStopStep):
         self._drain.begin(grace, exitcode if isinstance(exitcode, int) else 0)
 
     def _end(self, **_: Any) -> None:
+        self._drain.finish()
         self._keeper.stop()
         self._pump.stop()
 
 
 def begin_child(**_: Any) -> None:
-    """Called in each process of the pool: its database connections are its own, and its Steps have a keeper.
-
-    A broken connection shows when a Step is claimed; asking before each claim would cost a round trip every time.
-    """
-    for connection in connections.all():
-        connection.settings_dict["CONN_HEALTH_CHECKS"] = False
+    """Called in each process of the pool, so that its Steps have a keeper."""
     worker = this_worker()
     if isinstance(worker, ForkingWorker):
         worker.begin_child()

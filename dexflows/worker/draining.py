@@ -20,7 +20,7 @@ from dexflows.worker.pools import PoolWorker
 logger = logging.getLogger(__name__)
 
 TICK = 0.05
-EXIT_MARGIN = 3.0
+EXIT_MARGIN = 2.5
 """Seconds that giving back and Celery's own shutdown get after the grace period."""
 
 
@@ -30,13 +30,20 @@ class Drain:
     def __init__(self, worker: PoolWorker, keeper: LeaseKeeper) -> None:
         self._worker = worker
         self._keeper = keeper
-        self._begun = threading.Lock()
+        self._giving_back = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def begin(self, grace: float, exit_code: int) -> None:
         """Stop claiming now and end what runs within the grace period; returns at once. A later call can shorten it."""
         self._worker.draining = True
         threading.Thread(target=self._exit_after, args=(grace + EXIT_MARGIN, exit_code), daemon=True).start()
-        threading.Thread(target=self._run, args=(grace,), name="dexflows-drain", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(grace,), name="dexflows-drain", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until what was to be given back is: the pool may see its children die before that."""
+        if self._thread is not None:
+            self._thread.join(EXIT_MARGIN)
 
     def _run(self, grace: float) -> None:
         until = time.monotonic() + grace
@@ -48,7 +55,7 @@ class Drain:
 
     def _give_back(self) -> None:
         """Kill first, so that nothing goes on that could be run a second time elsewhere."""
-        with self._begun:
+        with self._giving_back:
             self._keeper.stop()
             running = self._worker.running()
             logger.warning("%d Steps did not end within the grace period and are given back", len(running))

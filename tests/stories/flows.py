@@ -32,7 +32,8 @@ from dexflows import (
 
 LEDGER = """
 CREATE TABLE IF NOT EXISTS story_ledger (
-    id bigserial, run_id uuid, step text, attempt int, pid int, at timestamptz DEFAULT clock_timestamp()
+    id bigserial, run_id uuid, step text, attempt int, pid int, at timestamptz DEFAULT clock_timestamp(),
+    session int DEFAULT pg_backend_pid()
 )"""
 
 count = Attribute("count", int)

@@ -3,7 +3,8 @@
 import socket
 import subprocess
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import select
 
@@ -43,6 +44,22 @@ class Broker:
                 return
             pause.wait(0.02)
         raise AssertionError("the broker does not answer")
+
+    @contextmanager
+    def broken(self, fault: str) -> Iterator[None]:
+        """Within the block it is `stopped`, `paused` (takes commands but does not run them) or `silent`; then it runs."""
+        if fault == "silent":
+            with socket.create_server(("127.0.0.1", self.port)):
+                yield
+        elif fault == "paused":
+            self.start()
+            with self.client() as client:
+                client.client_pause(120_000)
+            yield
+            self.stop()
+        else:
+            yield
+        self.start()
 
     def client(self) -> "redis.Redis":
         """A client of it."""

@@ -2,13 +2,12 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dexflows.errors import RpcLockConflictError
-from tests.stories.conftest import FLEET, Fleet, Story, StoryWorker
+from tests.stories.conftest import FLEET, Fleet, Story
 from tests.stories.flows import Hold, story_flow
 
 pytestmark = pytest.mark.worker
@@ -85,26 +84,3 @@ def test_sigterm_lets_steps_end_and_gives_back_those_that_do_not(story: Story, f
     (tmp_path / "gate").touch()
     assert story.result(flow_id) == 1
     story.assert_at_rest()
-
-
-def test_sigterm_waits_for_steps_that_end_in_time(
-    story: Story, start_worker: Callable[..., StoryWorker], tmp_path: Path
-) -> None:
-    leaving = start_worker(settings={"SHUTDOWN_GRACE_SECONDS": 20})
-    flow_id, _ = _begin(story, tmp_path / "gate")
-    os.killpg(leaving.pid, signal.SIGTERM)
-    story.until(lambda: "Warm shutdown" in leaving.text())
-    (tmp_path / "gate").touch()
-    assert leaving.wait(15) == 0
-    assert story.result(flow_id) == 1
-    assert [attempt for _, attempt, _ in story.attempts(flow_id)] == [1]
-    story.assert_at_rest()
-
-
-def test_a_handler_that_never_lets_the_interpreter_go_keeps_its_lease(
-    story: Story, start_worker: Callable[..., StoryWorker]
-) -> None:
-    start_worker(settings={"LEASE_SECONDS": 1.2, "HEARTBEAT_SECONDS": 0.4, "SWEEP_SECONDS": 0.1})
-    flow_id = story.start("BusyStep", 4.0)
-    assert story.result(flow_id, 60) == 1
-    assert len(story.attempts(flow_id)) == 1

@@ -1,18 +1,16 @@
 """Stories in which the broker or the database is away for a while."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from tests.stories.conftest import Story, StoryWorker
 from tests.stories.flows import Hold
-from tests.stories.servers import Broker, SlowLine
+from tests.stories.servers import Broker
 from tests.workers import PROJECT
 
 pytestmark = pytest.mark.worker
@@ -58,35 +56,35 @@ def test_work_goes_on_after_the_broker_forgot_everything_and_after_its_restart(
     story.assert_at_rest()
 
 
+@pytest.mark.parametrize("fault", ["stopped", "paused", "silent"])
 def test_calls_answer_soon_while_the_broker_is_away_and_run_when_it_is_back(
-    story: Story, broker: Broker, start_worker: StartWorker
+    story: Story, broker: Broker, start_worker: StartWorker, fault: str
 ) -> None:
     env = {"BROKER_URL": broker.url}
-    took = _call(StoryWorker(env=env), "--rpc", "first", "second")
+    with broker.broken(fault):
+        took = _call(StoryWorker(env=env), "--rpc", "first", "second")
     assert len(took) == 2
     assert max(max(each) for each in took) < 2.0
-    broker.start()
     start_worker(env=env)
     for flow_id in ("first", "second"):
         assert story.client.wait_for_flow(flow_id, 30).status == "COMPLETED"
         assert sorted(step for step, _, _ in story.attempts(flow_id)) == ["CountStep-1", "CountStep-2", "FlakyStep-1"]
 
 
-def test_a_worker_ends_while_the_database_does_not_answer(
+def test_steps_go_on_when_the_database_ends_all_sessions(
     story: Story, start_worker: StartWorker, tmp_path: Path
 ) -> None:
-    database = connection.connection.info
-    line = SlowLine(database.host, database.port)
-    user = f"{database.user}:{database.password}" if database.password else database.user
-    url = f"postgresql://{user}@127.0.0.1:{line.port}/{database.dbname}"
-    leaving = start_worker(settings={"SHUTDOWN_GRACE_SECONDS": 0.5}, env={"DATABASE_URL": url})
-    flow_id = story.start("HoldStep", hold=Hold(str(tmp_path / "gate"), every_attempt=True))
+    start_worker(concurrency=1)
+    gate = tmp_path / "gate"
+    flow_id = story.start("HoldStep", hold=Hold(str(gate)))
     story.until(lambda: story.attempts(flow_id))
-    line.stand_still()
-    leaving.signal(signal.SIGTERM)
-    assert leaving.wait(0.5 + 5) is not None
-    line.close()
-    (tmp_path / "gate").touch()
-    start_worker()
+    end_all = """
+        SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+    """
+    assert story.rows(end_all)[0][0] >= 2
+    gate.touch()
     assert story.result(flow_id) == 1
-    story.assert_at_rest()
+    assert [attempt for _, attempt, _ in story.attempts(flow_id)] == [1]
+    story.rows(end_all)
+    assert story.result(story.start("CountStep", 2.0)) == 2

@@ -23,6 +23,14 @@ def test_a_backoff_ends_in_time_without_a_sweep(story: Story) -> None:
     assert [attempt for _, attempt, _ in story.attempts(flow_id)] == [1, 2, 3, 4]
 
 
+def test_a_process_keeps_its_database_session_from_step_to_step(story: Story) -> None:
+    for flow_id in [story.start("FlakyStep", 1.0) for _ in range(6)]:
+        story.result(flow_id)
+    sessions = story.rows("SELECT pid, count(DISTINCT session), count(*) FROM story_ledger GROUP BY pid")
+    assert {distinct for _, distinct, _ in sessions} == {1}
+    assert sum(attempts for _, _, attempts in sessions) == 12
+
+
 def test_a_method_timeout_interrupts_a_handler_that_sleeps(story: Story) -> None:
     flow_id = story.start("SleepyStep", 30.0)
     assert story.result(flow_id, 10) == 2

@@ -1,0 +1,36 @@
+"""How leases are kept in each of the pools of Celery."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.stories.conftest import Story, StoryWorker
+from tests.stories.flows import Hold
+
+pytestmark = pytest.mark.worker
+
+SHORT = {"LEASE_SECONDS": 1.5, "HEARTBEAT_SECONDS": 0.3, "SWEEP_SECONDS": 0.1}
+
+
+@pytest.mark.parametrize(("pool", "concurrency"), [("threads", 4), ("solo", 1)])
+def test_steps_run_and_keep_their_leases_in_a_pool_without_children(
+    story: Story, start_worker: Callable[..., StoryWorker], tmp_path: Path, pool: str, concurrency: int
+) -> None:
+    worker = start_worker(pool=pool, concurrency=concurrency, settings=SHORT)
+    flow_id = story.start("HoldStep", hold=Hold(str(tmp_path / "gate"), seconds=3.0))
+    retried = story.start("FlakyStep", 2.0)
+    assert story.result(flow_id) == 1
+    assert [attempt for _, attempt, _ in story.attempts(flow_id)] == [1]
+    assert story.result(retried) == 3
+    story.assert_at_rest()
+    assert worker.stop(15) == 0
+
+
+def test_a_handler_that_never_lets_the_interpreter_go_keeps_its_lease(
+    story: Story, start_worker: Callable[..., StoryWorker]
+) -> None:
+    start_worker(settings=SHORT)
+    flow_id = story.start("BusyStep", 5.0)
+    assert story.result(flow_id, 60) == 1
+    assert len(story.attempts(flow_id)) == 1
