@@ -28,7 +28,8 @@ def test_every_unique_key_contains_the_run_or_the_flow_id() -> None:
 def test_no_column_is_of_type_json_and_every_time_has_a_zone() -> None:
     """JSN-06."""
     columns = rows(
-        "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_name LIKE 'dexflows\\_%%'"
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_name LIKE 'dexflows\\_%%'"
     )
     assert len(columns) > 40
     assert [each for each in columns if each[2] in ("json", "timestamp without time zone")] == []
