@@ -90,7 +90,7 @@ def test_calls_are_refused_at_once_waiters_keep_their_order_and_everything_else_
 
     answers = put_often(flow_id, HELD)
     assert [answer.busy for answer in answers] == [(f"boxes/{HELD}",)] * CALLS
-    # On a machine that is too busy for a second, eight callers take no longer than one whom nobody hinders, eight times.
+    # On a machine too busy for a second, eight callers at once take no longer than eight unhindered calls in turn.
     patience = max(1.0, CALLERS * max(answer.seconds for answer in unhindered))
     assert max(answer.seconds for answer in answers) < patience
 
