@@ -13,10 +13,15 @@ def main() -> None:
     """Start each Flow, with `--rpc` add a Step to it, and print how long each call took, in seconds, a line a Flow."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.stories.settings")
     django.setup()
+    from celery import current_app
+    from django.db import connection
+
     from dexflows.client import Client
     from tests.stories.flows import Order, story_flow
 
     client = Client()
+    connection.ensure_connection()
+    current_app.connection_for_write().get_transport_cls()
     with_rpc = sys.argv[1] == "--rpc"
     for flow_id in sys.argv[1 + with_rpc :]:
         times = [time.monotonic()]

@@ -47,7 +47,7 @@ class Broker:
 
     @contextmanager
     def broken(self, fault: str) -> Iterator[None]:
-        """Within the block it is `stopped`, `paused` (takes commands but does not run them) or `silent`; then it runs."""
+        """Within the block it is `stopped`, `paused` (runs no command) or `silent`; afterwards it runs."""
         if fault == "silent":
             with socket.create_server(("127.0.0.1", self.port)):
                 yield
