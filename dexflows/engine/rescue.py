@@ -57,11 +57,19 @@ class Abandoned:
     def retry(self) -> RetryPolicy:
         """The policy stored with the execution, else the one of the running code, else the default."""
         if self.options is not None:
-            stored = msgspec.json.decode(self.options).get(f"{self.method}_retry")
-            return RetryPolicy() if stored is None else RetryPolicy.from_json(stored)
+            return _stored_policy(self.options, f"{self.method}_retry")
         flow = registry.get(self.flow_type)
         step = flow.steps.get(self.step_type) if flow else None
         return step.options.for_method(StepMethod(self.method)).retry if step else RetryPolicy()
+
+
+def _stored_policy(options: str, name: str) -> RetryPolicy:
+    stored = msgspec.json.decode(options).get(name)
+    try:
+        return RetryPolicy() if stored is None else RetryPolicy.from_json(stored)
+    except (TypeError, ValueError):  # written by other code than this; the attempt must end all the same
+        logger.warning("a stored retry policy cannot be read here, the default is used instead: %s", stored)
+        return RetryPolicy()
 
 
 def rescue_expired(limit: int) -> int:
