@@ -8,7 +8,7 @@ from dexflows import RetryPolicy, StepMovement, dead_end, force_complete, go_to_
 from dexflows.attribute import AttributeLock
 from dexflows.engine.keys import StepKey
 from dexflows.options import StopFlowOptions
-from tests.engine.kit import Lab, Pause, end_lease, holds, in_thread, make_due, result, step, steps, waiters
+from tests.engine.kit import Lab, Pause, end_lease, holds, in_thread, make_due, result, step, steps, value, waiters
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
 A, B, C = LabFlow.a.lock(), LabFlow.b.lock(), LabFlow.c.lock()
@@ -347,3 +347,14 @@ def test_a_parked_holder_to_be_keeps_no_lock(lab: Lab) -> None:
     unknown = StepKey(run, "NoSuchFlow", key.step_type, key.number, key.queue)
     assert not lab.run(unknown)
     assert holds(run) == {}
+
+
+def test_a_release_with_another_token_frees_nothing(lab: Lab) -> None:
+    """LCK-10."""
+    holding = Holding(lab, A)
+    lab.define(holding.step, start=False)
+    run = lab.start()
+    holding.begin()
+    assert value("SELECT dexflows_release_locks(%s, 'Holder', 1, gen_random_uuid())::text", run) == "[]"
+    assert holds(run) == {"a": "Holder-1"}
+    holding.end()
