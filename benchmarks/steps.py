@@ -16,11 +16,12 @@ from benchmarks.processes import Driver, Process
 from benchmarks.report import US, Budget, Row
 
 CORES = os.cpu_count() or 1
+CONCURRENCY = 2 * CORES  # of both Celery workers; a process that waits for a commit leaves its core to another
 FLOWS = 200
 STEPS = 10
 ALONE = 30
 WARM_UP = 20
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 
 CHAIN = "celery chain"
 DBOS = "dbos"
@@ -38,8 +39,8 @@ class Contender:
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
-def _celery_worker(app: str, concurrency: int) -> tuple[str, ...]:
-    command = ("-m", "celery", "-A", app, "worker", "--loglevel=WARNING", f"--concurrency={concurrency}")
+def _celery_worker(app: str) -> tuple[str, ...]:
+    command = ("-m", "celery", "-A", app, "worker", "--loglevel=WARNING", f"--concurrency={CONCURRENCY}")
     return (*command, "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
@@ -49,16 +50,22 @@ def contenders(env: Mapping[str, str]) -> list[Contender]:
         Contender(
             name=US,
             driver="benchmarks.ten_steps",
-            worker=_celery_worker("config", CORES),
+            worker=_celery_worker("config"),
             env=env,
-            settings={"concurrency": CORES, "durability": "SYNC", "pool": "prefork"},
+            settings={"concurrency": CONCURRENCY, "durability": "SYNC", "pool": "prefork"},
         ),
         Contender(
             name=CHAIN,
             driver="benchmarks.peers.celery_chain",
-            worker=_celery_worker("benchmarks.peers.celery_chain", CORES),
+            worker=_celery_worker("benchmarks.peers.celery_chain"),
             env=env,
-            settings={"concurrency": CORES, "pool": "prefork", "prefetch": 16, "acks": "early", "result_backend": None},
+            settings={
+                "concurrency": CONCURRENCY,
+                "pool": "prefork",
+                "prefetch": 16,
+                "acks": "early",
+                "result_backend": None,
+            },
         ),
         Contender(
             name=DBOS,
