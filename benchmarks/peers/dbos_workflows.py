@@ -1,7 +1,7 @@
 """A DBOS workflow of ten steps on the same PostgreSQL.
 
-Workflows are started in the process that runs them, so that there is no queue to poll, with one process per core. One or
-three processes, 2 to 16 threads, async workflows and a queue were tried on two cores and were no faster.
+Workflows are started in the process that runs them, so that there is no queue to poll, with one process per core. One
+or three processes, 2 to 16 threads, async workflows and a queue were tried on two cores and were no faster.
 """
 
 import os
