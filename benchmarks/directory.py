@@ -18,6 +18,7 @@ CLIENT_PROCESSES = 2
 CLIENT_THREADS = 4
 SECONDS = 4.0
 TIMEOUT = 30.0
+FILL_TIMEOUT = 120.0
 
 VIEW = "DRF view"
 PATHS = {US: "/patterns/hash-partitioned-attribute-map/customer-profile", VIEW: "/peer/customer-profile"}
@@ -62,7 +63,7 @@ def _running(env: Mapping[str, str], logs: Path) -> Iterator[tuple[int, list[Dri
             stack.enter_context(Driver("benchmarks.load", {}, logs / "clients.log")) for _ in range(CLIENT_PROCESSES)
         ]
         for path in PATHS.values():
-            clients[0].ask("fill", port=port, path=path, timeout=TIMEOUT)
+            clients[0].ask("fill", port=port, path=path, timeout=FILL_TIMEOUT)
         yield port, clients
 
 
