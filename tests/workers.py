@@ -58,7 +58,7 @@ class WorkerProcess:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -133,6 +133,7 @@ class WorkerProcess:
         self._ready_or_ended.set()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Make the calling process end with the one that started it, where the system can do that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))

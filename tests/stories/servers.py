@@ -11,6 +11,7 @@ from select import select
 import redis
 
 from config.embedded.binaries import find_valkey
+from tests.workers import end_with_parent
 
 
 def free_port() -> int:
@@ -35,7 +36,12 @@ class Broker:
         log = (self._folder / "broker.log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                [find_valkey(), *options], cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [find_valkey(), *options],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent,
             )
         pause = threading.Event()
         for _ in range(500):
