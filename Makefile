@@ -7,7 +7,7 @@ PIP_COMPILE := $(BIN)/pip-compile --quiet --strip-extras --generate-hashes --all
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format faults bench lock clean
+.PHONY: help run test lint format faults bench picture lock clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -36,6 +36,9 @@ faults: $(VENV)/.dev ## Run the crash, storm and soak tests
 
 bench: $(VENV)/.bench ## Measure beside a plain Celery chain, DBOS and a hand-written view
 	$(BIN)/python -m benchmarks
+
+picture: $(VENV)/.dev ## Take the picture of a run's page in README.md again; needs Chromium
+	$(BIN)/python -m docs.pictures
 
 lock: $(VENV)/.dev ## Pin the dependencies of pyproject.toml again
 	$(PIP_COMPILE) -o requirements/runtime.txt pyproject.toml

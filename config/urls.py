@@ -1,7 +1,9 @@
 """Routes of the project."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import URLPattern, URLResolver, include, path
+from django.utils.functional import lazy
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
@@ -9,6 +11,7 @@ from config import health, login
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
+    path("favicon.ico", RedirectView.as_view(url=lazy(static, str)("dexflows/icon.svg"))),
     path("admin/", admin.site.urls),
     path("healthz", health.alive, name="healthz"),
     path("readyz", health.ready, name="readyz"),

@@ -71,6 +71,11 @@ def moment(value: datetime | None) -> str:
     return format_html('<time class="nowrap" datetime="{}">{}</time>', local.isoformat(), shown)
 
 
+def state_mark(state: str) -> str:
+    """The state of a Step, in its colour."""
+    return format_html('<span class="dexflows-state dexflows-state-{}">{}</span>', state.lower(), state)
+
+
 def age(value: timedelta | None) -> str:
     """How long ago, in the two largest units."""
     if value is None:

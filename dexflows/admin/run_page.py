@@ -17,6 +17,7 @@ from dexflows.admin.rendering import (
     link,
     list_address,
     moment,
+    state_mark,
     step_address,
     value_preview,
 )
@@ -103,7 +104,7 @@ def _steps(run: Run) -> Section:
         found,
         lambda step: (
             _page_of(step),
-            step.state,
+            state_mark(step.state),
             step.method,
             step.attempt,
             moment(step.created_at),
