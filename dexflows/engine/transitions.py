@@ -13,7 +13,11 @@ from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey, step_keys
 
 CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb)"
-SETTLE = "SELECT * FROM dexflows_settle(%s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb)"
+SETTLE = """
+SELECT * FROM dexflows_settle(
+    %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb
+)
+"""
 PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
 
