@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -77,28 +79,35 @@ def write_file(path: Path, customers: dict[str, Place]) -> None:
         csv.writer(file).writerows([PROFILE_FIELDS, *rows])
 
 
-def run_command(path: Path) -> str:
+def start_command(path: Path, stderr: int) -> subprocess.Popen[str]:
     """Import with `manage.py` in a process of its own, on the database of this test."""
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "manage.py", "import_customer_profiles", str(path), "--writers", "8"],
         cwd=PROJECT,
-        env={**os.environ, "DATABASE_NAME": connection.settings_dict["NAME"]},
+        env={**os.environ, "TERM": "xterm", "DATABASE_NAME": connection.settings_dict["NAME"]},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
-@pytest.mark.parametrize("size", [2_000, pytest.param(100_000, marks=pytest.mark.faults)])
+def read_terminal(terminal: int) -> str:
+    """What is written to a terminal until its last writer has gone."""
+    pieces = []
+    with suppress(OSError):
+        while piece := os.read(terminal, 4096):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
+
+
+@pytest.mark.parametrize("size", [1_000, pytest.param(100_000, marks=pytest.mark.faults)])
 def test_every_imported_customer_is_in_the_partition_of_its_address(directory: str, tmp_path: Path, size: int) -> None:
     customers = made_up_customers(size)
     assert len(customers) == size
     write_file(tmp_path / "customers.csv", customers)
-    assert f"{size} rows saved, 0 skipped" in run_command(tmp_path / "customers.csv")
+    out, err = start_command(tmp_path / "customers.csv", subprocess.PIPE).communicate(timeout=SECONDS)
+    assert (out, err) == (f"{size} rows saved, 0 skipped.\n", "")
     with connection.cursor() as cursor:
         cursor.execute(BUCKETS, (directory, PROFILES_ATTRIBUTE))
         buckets, profiles = cursor.fetchone()
@@ -111,3 +120,15 @@ def test_every_imported_customer_is_in_the_partition_of_its_address(directory: s
         found = client.find_profile(address.upper())
         assert found is not None
         assert found.full_name == customers[address].profile["fullName"]
+
+
+def test_a_terminal_shows_how_far_the_import_is(directory: str, tmp_path: Path) -> None:
+    write_file(tmp_path / "customers.csv", made_up_customers(50))
+    terminal, end_of_command = pty.openpty()
+    command = start_command(tmp_path / "customers.csv", end_of_command)
+    os.close(end_of_command)
+    shown = read_terminal(terminal)
+    os.close(terminal)
+    assert command.communicate(timeout=SECONDS) == ("50 rows saved, 0 skipped.\n", None)
+    assert "Saving profiles" in shown
+    assert "50/50" in shown
