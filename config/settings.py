@@ -90,6 +90,11 @@ DATABASE |= {
 DATABASE["OPTIONS"] = {
     "application_name": environ.text("DATABASE_APPLICATION_NAME", "dexflows"),
     "connect_timeout": 5,
+    # A line that is dead without a word is noticed within half a minute.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
     "server_side_binding": False,
 } | DATABASE.get("OPTIONS", {})
 DATABASES = {"default": DATABASE}

@@ -75,6 +75,15 @@ def _serve(jobs: _Jobs) -> None:
 _threads = threading.local()
 
 
+def _forget_threads() -> None:
+    """A forked child has its parent's variables, but none of its other threads."""
+    global _threads
+    _threads = threading.local()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 def call_within(function: Callable[[], Any], connection: BaseDatabaseWrapper, timeout: float) -> Any:
     """Run a function beside the calling thread, on the calling thread's connection and transaction.
 

@@ -19,6 +19,7 @@ from dexflows.engine import transitions
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey
 from dexflows.engine.outcomes import Raised, transition
+from dexflows.engine.timelimit import MethodTimeoutError
 from dexflows.registry import registry
 from dexflows.retry import RetryPolicy
 from dexflows.states import StepMethod
@@ -98,7 +99,9 @@ def _still_running(claims: Iterable[Claimed]) -> list[Abandoned]:
 
 def _lost(each: Abandoned) -> Raised:
     if each.overrun:
-        return Raised(error_type="MethodTimeout", detail=f"{each.method} ran past its timeout on worker {each.worker}")
+        return Raised(
+            error_type=MethodTimeoutError.__name__, detail=f"{each.method} ran past its timeout on worker {each.worker}"
+        )
     return Raised(error_type="WorkerLost", detail=f"worker {each.worker} died or gave no sign of life")
 
 

@@ -1,5 +1,6 @@
 -- Stores what an RPC buffered, inside its transaction; returns the Steps to ring after the commit.
--- The run's gate is held shared since rpc_begin. Locks: run (only to create or cancel Steps) -> attributes.
+-- The run's gate is held shared since rpc_begin. Locks: run (only to create or cancel Steps) -> attributes, and the
+-- gate exclusively if the cancellation ends the run.
 CREATE OR REPLACE FUNCTION dexflows_rpc_commit(
     p_run uuid, p_flow_type text, p_effects jsonb, p_movements jsonb, p_cancel jsonb
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -19,6 +20,16 @@ BEGIN
     END IF;
     IF p_movements IS NOT NULL THEN
         v_rings := v_rings || dexflows_create_steps(p_run, p_flow_type, p_movements, NULL, v_now);
+    END IF;
+    IF p_cancel IS NOT NULL AND NOT EXISTS (
+        SELECT FROM dexflows_step_execution WHERE run_id = p_run AND closed_at IS NULL
+    ) AND EXISTS (
+        SELECT FROM dexflows_step_execution WHERE run_id = p_run AND output IS NOT NULL
+    ) THEN
+        -- The last open branch was canceled after another had completed. An RPC past the gate that waits for the run's
+        -- row makes this a deadlock, and the database restarts one of the two.
+        PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
+        PERFORM dexflows_close(p_run, 'COMPLETED', NULL, NULL, v_now);
     END IF;
     RETURN v_rings::text;
 END

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 
 from dexflows import (
     RetryPolicy,
+    RPCResult,
     StepMovement,
     StepOptions,
     dead_end,
@@ -355,3 +356,16 @@ def test_an_async_handler_is_run_to_completion(lab: Lab) -> None:
     lab.run_all()
     assert lab.client.wait_for_flow("flow", 0).single_output(str) == "async"
     assert lab.client.get_attribute("flow", LabFlow.note) == "async"
+
+
+@pytest.mark.parametrize(("ending", "then"), [(graceful_complete("a"), "COMPLETED"), (dead_end(), "RUNNING")])
+def test_an_rpc_that_cancels_the_last_branch_ends_the_run_if_another_has_completed(
+    lab: Lab, ending: Any, then: str
+) -> None:
+    first, second = branches(lab, ending, graceful_complete("b"))
+    lab.run(first)
+    last = registry.definition_of(lab.flow).steps[second.step_type].step
+    lab.flow.on_call = lambda context: RPCResult("ok", canceling_steps=(last,))
+    lab.client.invoke_rpc(lab.flow.call, "flow")
+    assert status(lab) == then
+    assert step(second.run_id, "Branch1-1", "state") == "CANCELED"

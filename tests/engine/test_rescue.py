@@ -103,7 +103,7 @@ def test_an_attempt_past_its_timeout_is_called_that(lab: Lab) -> None:
     claim(lab, run, "Y-1", '{"execute": {"timeout": 0, "load": null}}')
     end_lease(run, "Y-1")
     assert rescue.rescue_expired(10) == 1
-    assert step(run, "Y-1", "failure ->> 'error_type'") == "MethodTimeout"
+    assert step(run, "Y-1", "failure ->> 'error_type'") == "MethodTimeoutError"
 
 
 def test_a_lost_process_is_not_waited_for(lab: Lab) -> None:

@@ -42,7 +42,7 @@ def test_a_handler_that_cannot_be_interrupted_is_ended_with_its_process(story: S
     assert story.result(flow_id, 10) == 2
     pids = [pid for _, _, pid in story.attempts(flow_id)]
     assert len(set(pids)) == 2
-    assert story.steps(flow_id, "failure ->> 'error_type'", "StuckStep") == [("MethodTimeout",)]
+    assert story.steps(flow_id, "failure ->> 'error_type'", "StuckStep") == [("MethodTimeoutError",)]
 
 
 def test_a_step_that_kills_its_process_fails_after_its_last_attempt(story: Story) -> None:
