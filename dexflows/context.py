@@ -81,7 +81,10 @@ class Context:
         return self._wait_for_failed
 
     def is_cancellation_requested(self) -> bool:
-        """Whether this execution was canceled while it runs, so that its result would be dropped."""
+        """Whether this execution was canceled while it runs, or its run closed, so that its result would be dropped.
+
+        Asks the database: in an `async def` handler call it through asgiref's `sync_to_async`.
+        """
         return self._is_cancellation_requested()
 
     def heartbeat(self, value: object = None) -> None:

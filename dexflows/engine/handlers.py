@@ -14,6 +14,7 @@ from dexflows.codec import encode_output
 from dexflows.conf import conf
 from dexflows.context import Context
 from dexflows.decision import DecisionKind, StepDecision, StepMovement
+from dexflows.engine import transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.keys import LoadSet, StepPlan, plan_of
 from dexflows.engine.outcomes import Effects, Ended, GoneOn, Movement, Outcome, Raised, WaitSkipped, clean
@@ -102,6 +103,7 @@ def _context(claim: Claim) -> Context:
         attempt=claim.attempt,
         first_attempt_at=claim.first_attempt_at,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
+        is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
     )
 
 

@@ -18,6 +18,7 @@ SELECT * FROM dexflows_settle(
     %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb
 )
 """
+IS_CURRENT = "SELECT EXISTS (SELECT FROM dexflows_running(%s::jsonb))"
 PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
 
@@ -69,6 +70,12 @@ def settle(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
     arguments = (key.run_id, key.step_type, key.number, token, state, *map(as_json, parts), as_json(payload or None))
     landed, status, rings, *rest = sql.call(conf().database, SETTLE, arguments)[0]
     return Settlement(landed, status, step_keys(key.run_id, rings) if rings else [], *rest)
+
+
+def is_current(key: StepKey, token: UUID) -> bool:
+    """Whether an attempt may still settle: its Step was not canceled, its run not closed, and its lease not lost."""
+    attempts = as_json([(key.run_id, key.step_type, key.number, token)])
+    return bool(sql.call(conf().database, IS_CURRENT, (attempts,))[0][0])
 
 
 def as_json(part: object) -> str | None:
