@@ -7,7 +7,7 @@ from celery.concurrency.prefork import TaskPool as ForkingPool
 from django.db import connections
 
 from dexflows.conf import conf
-from dexflows.worker.connections import keep_connections
+from dexflows.worker.connections import forget_pools, keep_connections
 from dexflows.worker.draining import Drain
 from dexflows.worker.identity import become, this_worker
 from dexflows.worker.keeper import LeaseKeeper
@@ -71,7 +71,8 @@ class Engine(bootsteps.StartStopStep):
 
 
 def begin_child(**_: Any) -> None:
-    """Called in each process of the pool, so that its Steps have a keeper."""
+    """Called in each process of the pool, so that its connections are its own and its Steps have a keeper."""
+    forget_pools()
     worker = this_worker()
     if isinstance(worker, ForkingWorker):
         worker.begin_child()

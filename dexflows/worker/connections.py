@@ -10,6 +10,7 @@ from typing import Any
 from celery import Celery, Task, signals
 from celery.fixups.django import DjangoFixup
 from django.db import close_old_connections, connections
+from django.db.backends.postgresql.base import DatabaseWrapper
 
 from dexflows.conf import conf
 from dexflows.tasks import run_step
@@ -23,6 +24,11 @@ def keep_connections(app: Celery) -> None:
             signals.task_postrun.disconnect(fixup.worker_fixup.on_task_postrun)
     signals.task_prerun.connect(_before_task, weak=False, dispatch_uid="dexflows.before_task")
     signals.task_postrun.connect(_after_task, weak=False, dispatch_uid="dexflows.after_task")
+
+
+def forget_pools() -> None:
+    """Leave inherited pools of connections to the parent: their threads and sessions are there, not in a child."""
+    DatabaseWrapper._connection_pools = {}
 
 
 def _before_task(sender: Task[Any, Any], **_: Any) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 
 from config.settings import *  # noqa: F403
+from config.settings import DATABASE
 
 DEXFLOWS = {
     "LEASE_SECONDS": 3.0,
@@ -12,3 +13,6 @@ DEXFLOWS = {
     "SHUTDOWN_GRACE_SECONDS": 1.0,
     **json.loads(os.environ.get("TEST_DEXFLOWS", "{}")),
 }
+if pool := os.environ.get("TEST_POOL"):
+    DATABASE["CONN_MAX_AGE"] = 0
+    DATABASE["OPTIONS"]["pool"] = json.loads(pool)

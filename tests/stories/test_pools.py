@@ -34,3 +34,15 @@ def test_a_handler_that_never_lets_the_interpreter_go_keeps_its_lease(
     flow_id = story.start("BusyStep", 5.0)
     assert story.result(flow_id, 60) == 1
     assert len(story.attempts(flow_id)) == 1
+
+
+def test_children_that_come_and_go_share_no_pooled_connection(
+    story: Story, start_worker: Callable[..., StoryWorker]
+) -> None:
+    env = {"TEST_POOL": '{"min_size": 1, "max_size": 2}', "WORKER_MAX_TASKS_PER_CHILD": "10"}
+    worker = start_worker(concurrency=4, env=env)
+    flow_ids = [story.start("CountStep", 3.0) for _ in range(100)]
+    assert [story.result(flow_id, 60) for flow_id in flow_ids] == [3] * 100
+    assert all(len(story.attempts(flow_id, "CountStep%")) == 3 for flow_id in flow_ids)
+    log = worker.text()
+    assert "PoolTimeout" not in log and "pool is closed" not in log and "SSL error" not in log
