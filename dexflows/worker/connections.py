@@ -28,7 +28,7 @@ def keep_connections(app: Celery) -> None:
 
 def forget_pools() -> None:
     """Leave inherited pools of connections to the parent: their threads and sessions are there, not in a child."""
-    DatabaseWrapper._connection_pools = {}
+    DatabaseWrapper._connection_pools = {}  # type: ignore[attr-defined]
 
 
 def _before_task(sender: Task[Any, Any], **_: Any) -> None:
