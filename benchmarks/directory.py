@@ -54,8 +54,8 @@ def _row(method: str) -> Row:
 @contextmanager
 def _running(env: Mapping[str, str], logs: Path) -> Iterator[tuple[int, list[Driver]]]:
     port = _free_port()
-    command = ("-m", "gunicorn", "config.wsgi", "--worker-class=gthread", f"--workers={CORES}")
-    command = (*command, f"--threads={SERVER_THREADS}", f"--bind=127.0.0.1:{port}", "--keep-alive=30")
+    server = ("-m", "gunicorn", "config.wsgi", "--worker-class=gthread", f"--workers={CORES}")
+    command = (*server, f"--threads={SERVER_THREADS}", f"--bind=127.0.0.1:{port}", "--keep-alive=30")
     with ExitStack() as stack:
         stack.enter_context(Process(command, env, logs / "gunicorn.log"))
         _start_directory(port)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import steps
+from benchmarks.processes import Driver
 
 SECONDS = 8
 RATE = 400
@@ -79,7 +80,7 @@ def _print_functions(found: Iterable[tuple[str, int, float, float]], done: int) 
     Console(width=140).print(table)
 
 
-def _sample(drivers: list[steps.Driver], logs: Path) -> Path:
+def _sample(drivers: list[Driver], logs: Path) -> Path:
     """Collapsed stacks of the worker and its children while Flows run."""
     stacks = logs / "stacks.txt"
     worker = next(p for p in psutil.process_iter(["cmdline"]) if _is_worker(p))
@@ -111,6 +112,6 @@ def _print_samples(stacks: Path) -> None:
         own[frames[-1]] += int(count)
         everything += int(count)
     table = Table("Python function", "% with callees", "% itself", title=f"{everything:,} samples of the worker")
-    for frame, count in inclusive.most_common(SHOWN):
-        table.add_row(frame, f"{100 * count / everything:.1f}", f"{100 * own[frame] / everything:.1f}")
+    for frame, found in inclusive.most_common(SHOWN):
+        table.add_row(frame, f"{100 * found / everything:.1f}", f"{100 * own[frame] / everything:.1f}")
     Console(width=140).print(table)
