@@ -45,10 +45,10 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="module")
-def rows(django_db_setup: None, django_db_blocker: Any, chromium: str) -> Iterator[str]:
-    """Give the run ID of an order, in a database with an operator and a customer too.
+def transactional_db(django_db_setup: None, django_db_blocker: Any, chromium: str) -> Iterator[str]:
+    """Give real commits of an order under way, an operator and a customer; the value is the order's run ID.
 
-    Once for a module: while a browser is open its thread cannot query, so no test may make rows of its own.
+    Once for a module: while a browser is open its thread cannot query, so no test can make rows of its own.
     """
     with django_db_blocker.unblock(), cleaned_up():
         User.objects.create_superuser(NAME, password=PASSWORD)
@@ -72,7 +72,7 @@ def cleaned_up() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(rows: str) -> Iterator[WebServer]:
+def server(transactional_db: str) -> Iterator[WebServer]:
     """Give a web server on those rows."""
     server = WebServer()
     try:
