@@ -82,10 +82,11 @@ class WorkerProcess:
         return "".join(self.output)
 
     def pids(self) -> list[int]:
-        """Give the pids of the parent and then of its children."""
+        """Give the pids of the parent and then of its children; a server that it had to start is none of them."""
         try:
-            return [self.pid, *(child.pid for child in psutil.Process(self.pid).children(recursive=True))]
-        except psutil.NoSuchProcess:
+            children = psutil.Process(self.pid).children(recursive=True)
+            return [self.pid, *(child.pid for child in children if os.getpgid(child.pid) == self.pid)]
+        except (psutil.NoSuchProcess, ProcessLookupError):
             return []
 
     def signal(self, number: signal.Signals) -> None:
