@@ -25,7 +25,11 @@ def check_settings(**_: object) -> list[CheckMessage]:
         return [Error(str(error), id="dexflows.E001")]
     if alias not in settings.DATABASES:
         return [Error(f"DEXFLOWS['DATABASE'] names {alias!r}, which is not in DATABASES", id="dexflows.E002")]
-    isolation = settings.DATABASES[alias].get("OPTIONS", {}).get("isolation_level")
+    options = settings.DATABASES[alias].get("OPTIONS", {})
+    if options.get("server_side_binding"):
+        hint = "remove server_side_binding from its OPTIONS"
+        return [Error(f"database {alias!r} must bind parameters on the client", hint=hint, id="dexflows.E004")]
+    isolation = options.get("isolation_level")
     if isolation is not None and getattr(isolation, "name", isolation) != "READ_COMMITTED":
         return [
             Error(

@@ -55,8 +55,18 @@ class LockSet:
         touched = {f"{lock.definition.name}/*" for lock in parts if not lock.whole_map and lock.instance is not None}
         return cls(tuple(sorted({lock.key for lock in parts})), tuple(sorted(touched)))
 
+    @property
+    def arrays(self) -> tuple[str | None, str | None]:
+        """Both as PostgreSQL array literals, which cost a tenth of adapted lists; NULLs when there is no lock."""
+        return (_array(self.exclusive), _array(self.shared)) if self.exclusive else (None, None)
+
 
 _NO_LOCKS = LockSet()
+_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"'})
+
+
+def _array(keys: Iterable[str]) -> str:
+    return "{" + ",".join(f'"{key.translate(_QUOTED)}"' for key in keys) + "}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,27 @@
 """Answering RPCs: one transaction, in the calling process, never waiting for a lock.
 
-    begin (gate, locks tried, state read) ── handler ── commit (attributes, events, next Steps) ── waiters rung
+    begin (gate, locks tried, state read) ── handler ── store (attributes, events, next Steps), COMMIT ── waiters rung
       └── busy: 409, nothing happened          └── raises or too late: rolled back, nothing happened
+
+An RPC without locks reads the state first and passes the gate when it has something to write, so that one that only
+reads needs no transaction at all.
 
 The locks are advisory locks of the transaction, so whatever ends it frees them: commit, rollback, a closed or killed
 connection, the server's own timeout. An RPC leaves no row behind, so a Step that waits for it is rung by a look at
 the queue after the commit (see `claims.py` for the other half of that hand-over).
 """
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import (
+    DatabaseError,
     DataError,
     IntegrityError,
     InterfaceError,
@@ -54,13 +58,17 @@ from dexflows.states import RunStatus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Statement = tuple[str, tuple[Any, ...]]
 
-BEGIN = "SELECT * FROM dexflows_rpc_begin(%s, %s, %s, %s, %s, %s::jsonb, %s)"
-COMMIT = "SELECT dexflows_rpc_commit(%s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
-WAKEABLE = (
-    "SELECT r.run_id, dexflows_wakeable(r.run_id, %s, %s)::text FROM dexflows_run r WHERE r.flow_id = %s "
-    "AND r.status = 'RUNNING' AND EXISTS (SELECT FROM dexflows_lock_wait w WHERE w.run_id = r.run_id)"
-)
+BEGIN = "SELECT * FROM dexflows_rpc_begin(%s, %s, %s, %s::text[], %s::text[], %s::jsonb, %s)"
+STORE = "SELECT dexflows_rpc_commit(%s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
+WAITING = "SELECT * FROM dexflows_waiting(%s, %s::text[], %s::text[])"
+BOUND = """
+SELECT CASE WHEN current_setting('server_version_num')::int >= 170000 THEN set_config('transaction_timeout', %s, true)
+    ELSE set_config('statement_timeout', %s, true) || set_config('idle_in_transaction_session_timeout', %s, true) END
+"""
+RUN_CLOSED = "DF001"
+"""The SQLSTATE with which `sql/rpc_commit.sql` undoes an RPC whose run has closed before it could write."""
 
 SERVER_MARGIN = 0.5
 """Seconds after the timeout at which the server ends the transaction by itself, should this process be unable to."""
@@ -122,8 +130,7 @@ def _invoke_once(call: Invocation) -> str:
     nested = connection.in_atomic_block
     started = time.monotonic()
     try:
-        with transaction.atomic(using=conf().database):
-            output = _within_transaction(call, connection, nested)
+        return _locking(call, connection, nested) if call.locks.exclusive else _lock_free(call, connection, nested)
     except FlowNotActiveOrNotFoundError:
         raise
     except BaseException as error:
@@ -138,8 +145,62 @@ def _invoke_once(call: Invocation) -> str:
         if isinstance(error, IntegrityError | DataError | InternalError):
             raise WorkerInvocationError(type(error).__name__, detail_of(error)) from error
         raise
-    _ring_waiters_after(call)
+
+
+def _locking(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) -> str:
+    """All of it in one transaction: BEGIN, begin, and then store, COMMIT and look for waiters in one round trip."""
+    with transaction.atomic(using=conf().database):
+        opened = open_run(call.flow_id, call.run_id, True, call.locks, call.load, None if nested else _bound(call))
+        output, payload = _handled(call, opened, connection)
+        statements = _storing(opened, payload, gate=False)
+        if nested:
+            _run_statements(opened, statements)
+            _ring_waiters_after(call)
+        else:
+            _run_statements(opened, [*statements, ("COMMIT", ()), (WAITING, _waiting_for(call))])
     return output
+
+
+def _lock_free(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) -> str:
+    """Reading takes one round trip: a transaction begins only when the handler, or what it buffered, needs one."""
+    opened = open_run(call.flow_id, call.run_id, False, call.locks, call.load)
+    with transaction.atomic(using=conf().database):
+        with connection.execute_wrapper(_Bounding(connection, _bound(call))) if not nested else nullcontext():
+            output, payload = _handled(call, opened, connection)
+        if payload:
+            if opened.status is not RunStatus.RUNNING:
+                raise FlowNotActiveOrNotFoundError(f"Flow {call.flow_id!r} is {opened.status} and takes no more writes")
+            finish: list[Statement] = [] if nested else [("COMMIT", ())]
+            _run_statements(opened, [*_storing(opened, payload, gate=True), *finish])
+    return output
+
+
+class _Bounding:
+    """Gives the transaction of an RPC that opened none so far its limit, before the handler's first statement."""
+
+    def __init__(self, connection: BaseDatabaseWrapper, milliseconds: str) -> None:
+        self._connection = connection
+        self._limit: str | None = milliseconds
+
+    def __call__(self, execute: Callable[..., Any], *call: Any) -> Any:
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            sql.call(self._connection.alias, BOUND, (limit, limit, limit))
+        return execute(*call)
+
+
+def _bound(call: Invocation) -> str:
+    return str(int((call.rpc.timeout + SERVER_MARGIN) * 1000))
+
+
+def _handled(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -> tuple[str, dict[str, Any]]:
+    if opened.flow_type != call.flow.flow_type:
+        mismatch = f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}"
+        raise FlowNotActiveOrNotFoundError(mismatch)
+    handle = partial(_handle, call, opened, connection)
+    handled: tuple[str, dict[str, Any]] = call_within(handle, connection, call.rpc.timeout)
+    _check_committable(connection)
+    return handled
 
 
 def _leave_to_zombie(connection: BaseDatabaseWrapper) -> None:
@@ -148,26 +209,14 @@ def _leave_to_zombie(connection: BaseDatabaseWrapper) -> None:
     del connections[connection.alias]
 
 
-def _within_transaction(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) -> str:
-    server_timeout = None if nested else str(int((call.rpc.timeout + SERVER_MARGIN) * 1000))
-    active = bool(call.locks.exclusive)
-    opened = open_run(call.flow_id, call.run_id, active, call.locks, call.load, server_timeout)
-    if opened.flow_type != call.flow.flow_type:
-        mismatch = f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}"
-        raise FlowNotActiveOrNotFoundError(mismatch)
-    handle = partial(_handle, call, opened, connection)
-    handled: tuple[str, Effects, dict[str, Any]] = call_within(handle, connection, call.rpc.timeout)
-    _check_committable(connection)
-    output, effects, payload = handled
-    commit(opened, effects, payload, call.flow_id)
-    return output
-
-
 def _check_committable(connection: BaseDatabaseWrapper) -> None:
     """A handler that swallowed a database error would see its transaction rolled back without a word."""
     session = connection.connection
-    lost = session is None or session.info.transaction_status is not TransactionStatus.INTRANS
-    if lost or connection.needs_rollback:
+    usable = session is not None and session.info.transaction_status in (
+        TransactionStatus.INTRANS,
+        TransactionStatus.IDLE,
+    )
+    if not usable or connection.needs_rollback:
         detail = "the handler went on after a database error, so nothing can be committed"
         raise WorkerInvocationError("TransactionManagementError", detail)
 
@@ -179,17 +228,46 @@ def _ring_waiters_after(call: Invocation) -> None:
     """
     if not call.locks.exclusive:
         return
-    with contextlib.suppress(OperationalError, InterfaceError):  # the database is away, and a sweep will find them
+    with suppress(OperationalError, InterfaceError):  # the database is away, and a sweep will find them
         transaction.on_commit(partial(_ring_waiters, call), using=conf().database, robust=True)
 
 
 def _ring_waiters(call: Invocation) -> None:
-    arguments = (list(call.locks.exclusive), list(call.locks.shared), call.flow_id)
-    for run_id, rings in sql.call(conf().database, WAKEABLE, arguments):
+    for run_id, rings in sql.call(conf().database, WAITING, _waiting_for(call)):
         ring_after_commit(step_keys(run_id, rings))
 
 
-def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -> tuple[str, Effects, dict[str, Any]]:
+def _waiting_for(call: Invocation) -> tuple[Any, ...]:
+    return (call.flow_id, *call.locks.arrays)
+
+
+def _storing(opened: Opened, payload: dict[str, Any], *, gate: bool) -> list[Statement]:
+    if not payload:
+        return []
+    parts = (as_json(payload.get(part)) for part in ("effects", "movements", "cancel"))
+    return [(STORE, (opened.run_id, opened.flow_type, gate, *parts))]
+
+
+def _run_statements(opened: Opened, statements: list[Statement]) -> None:
+    """Run the end of an RPC and ring for the Steps that its statements name.
+
+    A COMMIT among them ends the transaction, and Django's own commit after it has nothing left to do.
+    """
+    if not statements:
+        return
+    try:
+        results = sql.call_all(conf().database, statements)
+    except DatabaseError as error:
+        if getattr(error.__cause__, "sqlstate", None) == RUN_CLOSED:
+            raise FlowNotActiveOrNotFoundError(f"run {opened.run_id} has closed and takes no more writes") from error
+        raise
+    for (statement, _), rows in zip(statements, results, strict=True):
+        for row in rows:
+            run_id, rings = (opened.run_id, row[0]) if statement is STORE else row
+            ring_after_commit(step_keys(run_id, rings))
+
+
+def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -> tuple[str, dict[str, Any]]:
     """Run the handler and encode what it answered; runs beside the caller's thread."""
     context = Context(
         flow_id=call.flow_id,
@@ -204,7 +282,7 @@ def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -
             raise
         logger.info("RPC %s of %s raised %s", call.rpc.name, call.flow.flow_type, type(error).__name__, exc_info=True)
         raise WorkerInvocationError(type(error).__name__, detail_of(error)) from error
-    return output, effects_of(context), payload
+    return output, payload | effects_of(context).to_payload()
 
 
 def _encode(call: Invocation, opened: Opened, result: object) -> tuple[str, dict[str, Any]]:
@@ -253,8 +331,7 @@ def open_run(
 
     Raises FlowNotActiveOrNotFoundError and RpcLockConflictError; the caller's transaction has to be rolled back then.
     """
-    keys = (list(locks.exclusive), list(locks.shared)) if locks.exclusive else (None, None)
-    arguments = (flow_id, run_id, active, *keys, load.json, server_timeout)
+    arguments = (flow_id, run_id, active, *locks.arrays, load.json, server_timeout)
     outcome, run, flow_type, queue, status, busy, attributes = sql.call(conf().database, BEGIN, arguments)[0]
     match outcome:
         case "begun":
@@ -267,13 +344,6 @@ def open_run(
             raise FlowNotActiveOrNotFoundError(f"there is no run of Flow {flow_id!r}")
 
 
-def commit(opened: Opened, effects: Effects, payload: dict[str, Any], flow_id: str) -> None:
-    """Write what was buffered. Raises FlowNotActiveOrNotFoundError when there is something to write to a closed run."""
-    payload = payload | effects.to_payload()
-    if not payload:
-        return
-    if opened.status is not RunStatus.RUNNING:
-        raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is {opened.status} and takes no more writes")
-    parts = (as_json(payload.get(part)) for part in ("effects", "movements", "cancel"))
-    rows = sql.call(conf().database, COMMIT, (opened.run_id, opened.flow_type, *parts))
-    ring_after_commit(step_keys(opened.run_id, rows[0][0]))
+def store(opened: Opened, effects: Effects) -> None:
+    """Write Attributes to a running run whose gate the caller's transaction has passed."""
+    _run_statements(opened, _storing(opened, effects.to_payload(), gate=False))

@@ -17,7 +17,7 @@ ALTER TABLE dexflows_step_execution ADD CONSTRAINT dexflows_step_state CHECK (
         WHEN state IN ('COMPLETED', 'FAILED', 'CANCELED')
             THEN closed_at IS NOT NULL AND num_nulls(token, lease_until, due_at) = 3
         ELSE false
-    END AND method IN ('wait_for', 'execute')
+    END AND method IN ('wait_for', 'execute') AND number > 0 AND attempt >= 0 AND rings >= 0
 )
 """
 

@@ -11,7 +11,7 @@ class LockHold(models.Model):
     key = models.TextField()
     map_key = models.TextField(null=True)
     step_type = models.CharField(max_length=255)
-    number = models.PositiveIntegerField()
+    number = models.IntegerField()
     token = models.UUIDField()
     acquired_at = models.DateTimeField()
 

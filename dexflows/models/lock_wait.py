@@ -10,7 +10,7 @@ class LockWait(models.Model):
     pk = models.CompositePrimaryKey("run_id", "step_type", "number")
     run_id = models.UUIDField()
     step_type = models.CharField(max_length=255)
-    number = models.PositiveIntegerField()
+    number = models.IntegerField()
     exclusive = ArrayField(models.TextField())
     shared = ArrayField(models.TextField())
     ticket = models.BigIntegerField()

@@ -11,7 +11,7 @@ class Run(models.Model):
 
     run_id = models.UUIDField(primary_key=True)
     flow_id = models.CharField(max_length=255)
-    run_number = models.PositiveIntegerField()
+    run_number = models.IntegerField()
     flow_type = models.CharField(max_length=255)
     status = models.CharField(max_length=16, choices=[(s.value, s.value) for s in RunStatus])
     queue = models.CharField(max_length=255)

@@ -57,3 +57,14 @@ def call(using: str, statement: str, arguments: tuple[Any, ...]) -> list[tuple[A
         cursor.execute(statement, arguments)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def call_all(using: str, statements: list[tuple[str, tuple[Any, ...]]]) -> list[list[tuple[Any, ...]]]:
+    """Run several statements in one round trip and return the rows of each; what follows a failed one is not run."""
+    script = ";".join(statement for statement, _ in statements)
+    with connections[using].cursor() as cursor:
+        cursor.execute(script, [argument for _, arguments in statements for argument in arguments])
+        results = [cursor.fetchall() if cursor.description else []]
+        while cursor.nextset():
+            results.append(cursor.fetchall() if cursor.description else [])
+    return results

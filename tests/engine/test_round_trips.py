@@ -133,15 +133,22 @@ def test_an_atomic_step_takes_begin_settle_and_commit_besides_its_own_statements
     assert trips(lambda: lab.run(key)) == 5, "claim, BEGIN, the handler's own, settle, COMMIT"
 
 
-def test_a_reading_rpc_takes_three(lab: Lab) -> None:
+def test_a_reading_rpc_takes_one(lab: Lab) -> None:
     lab.define()
     lab.start()
     lab.client.invoke_rpc(lab.flow.read, "flow")
-    assert trips(lambda: lab.client.invoke_rpc(lab.flow.read, "flow")) == 3, "BEGIN, begin, COMMIT"
+    assert trips(lambda: lab.client.invoke_rpc(lab.flow.read, "flow")) == 1
+
+
+def test_a_reading_rpc_whose_handler_queries_takes_five(lab: Lab) -> None:
+    lab.define()
+    lab.start()
+    lab.flow.on_call = lambda context: str(rows("SELECT 1"))
+    assert trips(lambda: lab.client.invoke_rpc(lab.flow.call, "flow")) == 5, "begin, BEGIN, its limit, its own, COMMIT"
 
 
 @pytest.mark.parametrize("instances", [(), ("x",), ("x", "y", "z")])
-def test_a_locking_and_writing_rpc_takes_five_however_much_it_locks(lab: Lab, instances: tuple[str, ...]) -> None:
+def test_a_locking_and_writing_rpc_takes_three_however_much_it_locks(lab: Lab, instances: tuple[str, ...]) -> None:
     lab.define()
     lab.start()
     options = RPCInvokeOptions(
@@ -150,17 +157,20 @@ def test_a_locking_and_writing_rpc_takes_five_however_much_it_locks(lab: Lab, in
     )
     lab.client.invoke_rpc(lab.flow.bump, "flow", options=options)
     taken = trips(lambda: lab.client.invoke_rpc(lab.flow.bump, "flow", options=options))
-    assert taken == 5, "BEGIN, begin, commit, COMMIT, and one look for who waits"
+    assert taken == 3, "BEGIN, begin, and what it stores with COMMIT and one look for who waits"
 
 
-def test_an_rpc_that_starts_steps_takes_four(lab: Lab) -> None:
+def test_an_rpc_without_locks_that_starts_steps_takes_three(lab: Lab) -> None:
     leaf = LabStep("Leaf")
     lab.define(leaf, start=False)
     lab.start()
     lab.flow.on_call = lambda context: RPCResult(
         "ok", next_steps=(StepMovement.of(leaf, ""), StepMovement.of(leaf, ""))
     )
-    assert trips(lambda: lab.client.invoke_rpc(lab.flow.call, "flow")) == 4
+    assert trips(lambda: lab.client.invoke_rpc(lab.flow.call, "flow")) == 3, (
+        "begin, BEGIN, and what it stores with COMMIT"
+    )
+    assert lab.bell.names() == ["Leaf-1", "Leaf-2"]
 
 
 def test_a_refused_rpc_takes_four(lab: Lab) -> None:

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 
 from dexflows import force_complete
@@ -30,13 +31,15 @@ def closing(lab: Lab, how: str) -> Any:
 
 
 @pytest.mark.parametrize("how", CLOSERS)
-def test_a_call_in_flight_is_finished_before_the_run_closes_and_a_later_one_is_refused(lab: Lab, how: str) -> None:
+def test_a_locking_call_in_flight_is_finished_before_the_run_closes_and_a_later_one_is_refused(
+    lab: Lab, how: str
+) -> None:
     lab.define(LabStep("Closer", lambda context, input: force_complete("over")), start=False)
     run = lab.start()
     close = closing(lab, how)
     standing = Pause()
     lab.flow.on_call = lambda context: (standing.here(), LabFlow.note.set(context, "in time"))[1]
-    calling = in_thread(lab.client.invoke_rpc, lab.flow.call, "flow")
+    calling = in_thread(lab.client.invoke_rpc, lab.flow.call_on_c, "flow")
     with standing.reached():
         ending = in_thread(close)
         wait_until_blocked("dexflows_")
@@ -47,6 +50,31 @@ def test_a_call_in_flight_is_finished_before_the_run_closes_and_a_later_one_is_r
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) == "in time"
     with pytest.raises(FlowNotActiveOrNotFoundError):
         lab.client.invoke_rpc(lab.flow.put, "flow", "late", run_id=str(run))
+
+
+@pytest.mark.parametrize("how", CLOSERS)
+def test_a_call_without_locks_holds_no_close_up_and_is_refused_if_it_then_wants_to_write(lab: Lab, how: str) -> None:
+    lab.define(LabStep("Closer", lambda context, input: force_complete("over")), start=False)
+    run = lab.start()
+    close = closing(lab, how)
+    standing = Pause()
+    groups = Group.objects.count()
+
+    def write(context: Any) -> str:
+        standing.here()
+        Group.objects.create(name="of a late call")
+        LabFlow.note.set(context, "late")
+        return "done"
+
+    lab.flow.on_call = write
+    calling = in_thread(lab.client.invoke_rpc, lab.flow.call, "flow")
+    with standing.reached():
+        close()
+        assert value("SELECT status FROM dexflows_run WHERE run_id = %s", run) != "RUNNING"
+    with pytest.raises(FlowNotActiveOrNotFoundError):
+        result(calling)
+    assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) is None
+    assert Group.objects.count() == groups
 
 
 def test_a_call_that_waits_at_the_gate_while_the_run_is_replaced_acts_on_the_new_run(lab: Lab) -> None:
