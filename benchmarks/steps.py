@@ -23,6 +23,7 @@ ALONE = 30
 WARM_UP = 20
 TIMEOUT = 120.0
 
+US_SYNC = f"{US}, SYNC"
 CHAIN = "celery chain"
 DBOS = "dbos"
 
@@ -51,7 +52,14 @@ def contenders(env: Mapping[str, str]) -> list[Contender]:
             name=US,
             driver="benchmarks.ten_steps",
             worker=_celery_worker("config"),
-            env=env,
+            env={**env, "BENCHMARK_DURABILITY": "ASYNC"},
+            settings={"concurrency": CONCURRENCY, "durability": "ASYNC", "pool": "prefork"},
+        ),
+        Contender(
+            name=US_SYNC,
+            driver="benchmarks.ten_steps",
+            worker=_celery_worker("config"),
+            env={**env, "BENCHMARK_DURABILITY": "SYNC"},
             settings={"concurrency": CONCURRENCY, "durability": "SYNC", "pool": "prefork"},
         ),
         Contender(

@@ -3,6 +3,8 @@
 import itertools
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import UUID
 
 import django
@@ -15,17 +17,22 @@ OPEN = """
     SELECT count(*) FILTER (WHERE status = 'RUNNING'), count(*) FILTER (WHERE status = 'COMPLETED')
     FROM dexflows_run WHERE run_id = ANY(%s)
 """
+DURABILITY = os.environ.get("BENCHMARK_DURABILITY", "SYNC")
+CALLERS = 4
 _numbers = itertools.count()
+_callers = ThreadPoolExecutor(CALLERS)
 
 
 def run(flows: int) -> None:
     """Start that many Flows, then wait for all."""
     from benchmarks.flows import ten_steps
+    from dexflows import FlowConfig, StartFlowOptions, StepDurability
     from dexflows.client import Client
 
-    client = Client()
+    options = StartFlowOptions(config_override=FlowConfig(step_durability=StepDurability(DURABILITY)))
+    start = partial(Client().start_flow, ten_steps, input=0, options=options)
     flow_ids = [f"benchmark-{os.getpid()}-{next(_numbers)}" for _ in range(flows)]
-    _await_completion([UUID(client.start_flow(ten_steps, flow_id, 0)) for flow_id in flow_ids])
+    _await_completion([UUID(run_id) for run_id in (_callers.map(start, flow_ids) if flows > 1 else map(start, flow_ids))])
 
 
 def _await_completion(run_ids: list[UUID]) -> None:
