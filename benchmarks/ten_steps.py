@@ -32,7 +32,8 @@ def run(flows: int) -> None:
     options = StartFlowOptions(config_override=FlowConfig(step_durability=StepDurability(DURABILITY)))
     start = partial(Client().start_flow, ten_steps, input=0, options=options)
     flow_ids = [f"benchmark-{os.getpid()}-{next(_numbers)}" for _ in range(flows)]
-    _await_completion([UUID(run_id) for run_id in (_callers.map(start, flow_ids) if flows > 1 else map(start, flow_ids))])
+    started = _callers.map(start, flow_ids) if flows > 1 else map(start, flow_ids)
+    _await_completion([UUID(run_id) for run_id in started])
 
 
 def _await_completion(run_ids: list[UUID]) -> None:
