@@ -88,7 +88,7 @@ class LoadSet:
         whole = frozenset(each.name for each in maps)
         single = frozenset((each.definition.name, each.instance) for each in instances)
         wanted: dict[str, Any] = {}
-        if names or whole or single:
+        if names:
             wanted["names"] = names
         if whole:
             wanted["maps"] = sorted(whole)

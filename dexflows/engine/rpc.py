@@ -122,7 +122,15 @@ class Invocation:
 
 def invoke(call: Invocation) -> str:
     """Run an RPC and return its output as JSON. Raises what spec section 8 says; then nothing has happened."""
-    return restarting(lambda: _invoke_once(call))
+    try:
+        return restarting(lambda: _invoke_once(call))
+    except RunClosedMeanwhileError:
+        # Another run of this Flow ID may have taken its place.
+        return restarting(lambda: _invoke_once(call))
+
+
+class RunClosedMeanwhileError(FlowNotActiveOrNotFoundError):
+    """The run closed after an RPC without locks had read it and before it could write."""
 
 
 def _invoke_once(call: Invocation) -> str:
@@ -259,7 +267,7 @@ def _run_statements(opened: Opened, statements: list[Statement]) -> None:
         results = sql.call_all(conf().database, statements)
     except DatabaseError as error:
         if getattr(error.__cause__, "sqlstate", None) == RUN_CLOSED:
-            raise FlowNotActiveOrNotFoundError(f"run {opened.run_id} has closed and takes no more writes") from error
+            raise RunClosedMeanwhileError(f"run {opened.run_id} has closed and takes no more writes") from error
         raise
     for (statement, _), rows in zip(statements, results, strict=True):
         for row in rows:

@@ -2,6 +2,7 @@
 -- outcome: 'begun'; 'missing'; 'closed' (p_active asks for a running run); 'conflict' (busy names the keys; the
 -- caller rolls back). An RPC's locks are advisory locks that end with its transaction; after taking one, a fresh
 -- snapshot (each statement of a VOLATILE function has its own) looks for a Step's hold.
+-- Without locks and without p_active it only reads; who then writes passes the gate in rpc_commit.
 -- p_timeout (ms) bounds the transaction on the server, also when the session idles; NULL inside an outer transaction.
 -- Locks: gate (shared) -> lock keys (tried). It takes no row lock: RPCs of one run meet on nothing but their keys.
 CREATE OR REPLACE FUNCTION dexflows_rpc_begin(
@@ -21,6 +22,14 @@ BEGIN
             PERFORM set_config('statement_timeout', p_timeout, true),
                 set_config('idle_in_transaction_session_timeout', p_timeout, true);
         END IF;
+    END IF;
+    IF p_exclusive IS NULL AND NOT p_active THEN
+        SELECT r.run_id, r.flow_type, r.queue, r.status INTO run_id, flow_type, run_queue, status
+        FROM dexflows_run r WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run)
+        ORDER BY r.run_number DESC LIMIT 1;
+        outcome := CASE WHEN FOUND THEN 'begun' ELSE 'missing' END;
+        attributes := CASE WHEN p_load IS NULL THEN '[]' ELSE dexflows_load(run_id, p_load) END;
+        RETURN;
     END IF;
     LOOP
         SELECT r.run_id, r.flow_type, r.queue, r.status INTO run_id, flow_type, run_queue, status

@@ -52,29 +52,45 @@ def test_a_locking_call_in_flight_is_finished_before_the_run_closes_and_a_later_
         lab.client.invoke_rpc(lab.flow.put, "flow", "late", run_id=str(run))
 
 
-@pytest.mark.parametrize("how", CLOSERS)
-def test_a_call_without_locks_holds_no_close_up_and_is_refused_if_it_then_wants_to_write(lab: Lab, how: str) -> None:
+def late_call(lab: Lab, how: str) -> Any:
+    """A call without locks that reads a run which closes before it writes; closing does not wait for it."""
     lab.define(LabStep("Closer", lambda context, input: force_complete("over")), start=False)
     run = lab.start()
     close = closing(lab, how)
     standing = Pause()
-    groups = Group.objects.count()
 
     def write(context: Any) -> str:
-        standing.here()
-        Group.objects.create(name="of a late call")
+        if context.run_id == str(run) and not closed.is_set():
+            standing.here()
+        Group.objects.create(name=f"of a late call to {context.run_id}")
         LabFlow.note.set(context, "late")
         return "done"
 
+    closed = threading.Event()
     lab.flow.on_call = write
     calling = in_thread(lab.client.invoke_rpc, lab.flow.call, "flow")
     with standing.reached():
         close()
+        closed.set()
         assert value("SELECT status FROM dexflows_run WHERE run_id = %s", run) != "RUNNING"
+    return run, calling
+
+
+@pytest.mark.parametrize("how", ["step", "stop"])
+def test_a_call_without_locks_is_undone_if_the_run_closes_before_it_writes(lab: Lab, how: str) -> None:
+    run, calling = late_call(lab, how)
     with pytest.raises(FlowNotActiveOrNotFoundError):
         result(calling)
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) is None
-    assert Group.objects.count() == groups
+    assert not Group.objects.exists()
+
+
+def test_a_call_without_locks_whose_run_is_replaced_before_it_writes_acts_on_the_new_run(lab: Lab) -> None:
+    run, calling = late_call(lab, "replace")
+    assert result(calling) == "done"
+    assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) is None
+    assert lab.client.get_attribute("flow", LabFlow.note) == "late"
+    assert Group.objects.count() == 1
 
 
 def test_a_call_that_waits_at_the_gate_while_the_run_is_replaced_acts_on_the_new_run(lab: Lab) -> None:
@@ -86,7 +102,7 @@ def test_a_call_that_waits_at_the_gate_while_the_run_is_replaced_acts_on_the_new
     with transaction.atomic():
         second = close()
         calling = in_thread(lab.client.invoke_rpc, lab.flow.put, "flow", "late")
-        wait_until_blocked("dexflows_rpc_begin")
+        wait_until_blocked("dexflows_rpc_commit")
     result(calling)
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=second) == "late"
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(first)) is None
