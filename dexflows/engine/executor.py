@@ -22,7 +22,7 @@ from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import Worker
-from dexflows.engine.outcomes import GoneOn, Movement, Outcome, Raised, WaitSkipped, clean, raw, transition
+from dexflows.engine.outcomes import GoneOn, Movement, Outcome, Raised, WaitSkipped, detail_of, raw, transition
 from dexflows.engine.transitions import Settlement
 from dexflows.states import StepMethod, StepState
 
@@ -30,6 +30,11 @@ logger = logging.getLogger(__name__)
 
 SETTLE_PAUSES = (0.0, 0.1, 0.5, 1.0, 2.0)
 """Seconds before each try to settle over a broken connection; after the last one, the lease ends and rescue follows."""
+_NOT_CURRENT = Raised(
+    error_type="AttemptNotCurrent",
+    detail="the attempt was no longer the current one at its end; did its handler stop its own run or cancel itself?",
+    retryable=False,
+)
 ATOMIC_TRIES = 5
 """How often an `execute_atomic` handler is run anew after a deadlock or serialization failure of its transaction."""
 
@@ -111,6 +116,7 @@ def _call_atomic(claim: Claim, run_on: RunOn, started: float) -> tuple[Outcome, 
                     settlement = _settle(claim, outcome, run_on, started)
                     if settlement.landed:
                         return outcome, settlement
+                    outcome = _NOT_CURRENT
                 transaction.set_rollback(True, using=conf().database)
         except DatabaseError as error:
             outcome = Raised.by(error)
@@ -129,7 +135,7 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
             logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)
             connections[conf().database].close_if_unusable_or_obsolete()
         except DatabaseError as error:
-            outcome = Raised(error_type=type(error).__name__, detail=clean(str(error)), retryable=False)
+            outcome = Raised(error_type=type(error).__name__, detail=detail_of(error), retryable=False)
     logger.error("gave up settling %s of run %s; its lease will end", claim.key.step_execution_id, claim.key.run_id)
     return None
 

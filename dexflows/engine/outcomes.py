@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self, assert_never
 
 import msgspec
+import psycopg
+from django.db import Error as DjangoDatabaseError
 
 from dexflows.errors import ValueMappingError
 from dexflows.retry import RetryAfter, RetryPolicy
@@ -23,10 +25,17 @@ def clean(text: str) -> str:
     return kept.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
+def _text_of(error: BaseException) -> str:
+    """Of what the database says, only the message: its context and hints quote SQL and rows."""
+    told = error.__cause__ if isinstance(error, DjangoDatabaseError) else error
+    primary = told.diag.message_primary if isinstance(told, psycopg.Error) else None
+    return primary or str(error)
+
+
 def detail_of(error: BaseException) -> str:
     """An exception's text, fit to be stored, also when the exception cannot tell it."""
     try:
-        return clean(str(error))
+        return clean(_text_of(error))
     except Exception as fault:  # noqa: BLE001 - an exception class may do anything in its __str__
         return f"its text cannot be read: {type(fault).__name__}"
 

@@ -282,3 +282,24 @@ def test_a_transaction_that_a_normal_handler_leaves_open_does_not_swallow_its_re
     assert not Group.objects.exists()
     statuses = result(in_thread(rows, "SELECT status FROM dexflows_run"))
     assert statuses == [("COMPLETED",)] * 3
+
+
+@pytest.mark.parametrize("ending", ["stop", "cancel"])
+def test_a_handler_that_ends_its_own_attempt_fails_and_leaves_no_row(lab: Lab, ending: str) -> None:
+    def work(context: Any, input: str) -> Any:
+        Group.objects.create(name="paid")
+        if ending == "stop":
+            lab.client.stop_flow("flow")
+        else:
+            lab.client.invoke_rpc(lab.flow.call, "flow")
+        return graceful_complete("done")
+
+    first = atomic("A", work)
+    lab.define(first)
+    lab.flow.on_call = lambda context: lab.cancel(first)
+    run_id = lab.start()
+    lab.run_all()
+
+    assert not Group.objects.exists()
+    assert step(run_id, "A-1") == "FAILED"
+    assert value("SELECT error_message FROM dexflows_run WHERE run_id = %s", run_id).startswith("AttemptNotCurrent: ")
