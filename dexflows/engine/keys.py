@@ -55,6 +55,12 @@ class LockSet:
         touched = {f"{lock.definition.name}/*" for lock in parts if not lock.whole_map and lock.instance is not None}
         return cls(tuple(sorted({lock.key for lock in parts})), tuple(sorted(touched)))
 
+    def conflicts(self, other: "LockSet") -> tuple[str, ...]:
+        """The keys of `other` that cannot be taken while these are held."""
+        mine, shared = set(self.exclusive), set(self.shared)
+        wanted = [key for key in other.exclusive if key in mine or key in shared]
+        return (*wanted, *(key for key in other.shared if key in mine))
+
     @property
     def arrays(self) -> tuple[str | None, str | None]:
         """Both as PostgreSQL array literals, which cost a tenth of adapted lists; NULLs when there is no lock."""

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ from dexflows.engine.keys import LoadSet, LockSet, step_keys
 from dexflows.engine.outcomes import Effects, detail_of, is_restartable
 from dexflows.engine.transitions import as_json
 from dexflows.errors import (
+    FlowDefinitionError,
     FlowNotActiveOrNotFoundError,
     InvalidRequestError,
     InvalidStepResultError,
@@ -54,6 +56,7 @@ from dexflows.errors import (
 from dexflows.options import RPCInvokeOptions
 from dexflows.registry import FlowDefinition, RpcDefinition
 from dexflows.rpc_result import RPCResult
+from dexflows.scope import check_scope
 from dexflows.states import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -67,6 +70,9 @@ BOUND = """
 SELECT CASE WHEN current_setting('server_version_num')::int >= 170000 THEN set_config('transaction_timeout', %s, true)
     ELSE set_config('statement_timeout', %s, true) || set_config('idle_in_transaction_session_timeout', %s, true) END
 """
+_held: ContextVar[tuple[tuple[UUID, LockSet], ...]] = ContextVar("dexflows_rpc_locks", default=())
+"""The locks of the RPCs whose handlers this code runs in, outermost first."""
+
 RUN_CLOSED = "DF001"
 """The SQLSTATE with which `sql/rpc_commit.sql` undoes an RPC whose run has closed before it could write."""
 
@@ -110,10 +116,11 @@ class Invocation:
         options: RPCInvokeOptions,
     ) -> "Invocation":
         arguments = (rpc.input_codec.decode(input),) if rpc.has_input and rpc.input_codec else ()
-        named = [lock.definition for lock in options.lock_attribute_map_instances]
-        for definition in (*named, *(load.definition for load in options.load_attribute_map_instances)):
-            if flow.attributes.get(definition.name) is not definition:
-                raise InvalidRequestError(f"{definition!r} is not in the schema of Flow {flow.flow_type}")
+        named = (options.lock_attribute_map_instances, (), options.load_attribute_map_instances)
+        try:
+            check_scope(f"the call of {rpc.name}", flow.attributes, *named)
+        except FlowDefinitionError as error:
+            raise InvalidRequestError(f"Flow {flow.flow_type}: {error}") from error
         locks = LockSet.of((*rpc.locks, *options.lock_attribute_map_instances))
         instances = (*rpc.load_instances, *options.load_attribute_map_instances)
         load = LoadSet.of(flow.attributes, rpc.load_maps, instances)
@@ -205,10 +212,18 @@ def _handled(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) 
     if opened.flow_type != call.flow.flow_type:
         mismatch = f"Flow {call.flow_id!r} is a {opened.flow_type}, not a {call.flow.flow_type}"
         raise FlowNotActiveOrNotFoundError(mismatch)
+    _refuse_locks_of_callers(opened, call.locks)
     handle = partial(_handle, call, opened, connection)
     handled: tuple[str, dict[str, Any]] = call_within(handle, connection, call.rpc.timeout)
     _check_committable(connection)
     return handled
+
+
+def _refuse_locks_of_callers(opened: Opened, locks: LockSet) -> None:
+    """A handler that calls an RPC does so in its own session, to which the database gives its advisory locks again."""
+    busy = [key for run_id, held in _held.get() if run_id == opened.run_id for key in held.conflicts(locks)]
+    if busy:
+        raise RpcLockConflictError(tuple(dict.fromkeys(busy)))
 
 
 def _leave_to_zombie(connection: BaseDatabaseWrapper) -> None:
@@ -282,6 +297,7 @@ def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -
         run_id=str(opened.run_id),
         attributes=buffer_of(call.flow, call.load, opened.attributes),
     )
+    _held.set((*_held.get(), (opened.run_id, call.locks)))
     try:
         result = run_handler(call.rpc.function, call.flow.flow, context, *call.arguments)
         output, payload = _encode(call, opened, RPCResult() if result is None else result)

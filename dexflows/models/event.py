@@ -10,7 +10,7 @@ class Event(models.Model):
     run_id = models.UUIDField()
     seq = models.BigIntegerField()
     at = models.DateTimeField()
-    kind = models.CharField(max_length=32)
+    kind = models.CharField(max_length=255)
     step = models.CharField(max_length=300, null=True)
     data = models.JSONField(null=True)
 

@@ -127,7 +127,7 @@ class EventRecord(Record):
     run_id = models.UUIDField("run ID")
     seq = models.BigIntegerField()
     at = models.DateTimeField()
-    kind = models.CharField(max_length=32)
+    kind = models.CharField(max_length=255)
     step = models.CharField(max_length=300, null=True)
     data = models.JSONField(null=True)
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 
-from dexflows import Attribute, RPCInvokeOptions, RPCResult, StepMovement, dead_end, force_complete
+from dexflows import Attribute, AttributeLock, RPCInvokeOptions, RPCResult, StepMovement, dead_end, force_complete
 from dexflows.attribute import AttributeMap
 from dexflows.errors import (
     FlowNotActiveOrNotFoundError,
@@ -316,3 +316,36 @@ def test_an_rpc_may_call_the_client_inside_its_own_transaction(lab: Lab) -> None
     failure(lab, lab.flow.call)
     assert value("SELECT count(*) FROM dexflows_run WHERE flow_id = 'child'") == 0
     assert not connection.in_atomic_block
+
+
+def test_what_the_database_says_leaves_without_its_sql_and_rows(lab: Lab) -> None:
+    def call(context: Any) -> Any:
+        Group.objects.create(name="secret")
+        Group.objects.create(name="secret")
+
+    lab.define(start=False)
+    lab.start()
+    lab.flow.on_call = call
+    with pytest.raises(WorkerInvocationError) as caught:
+        lab.client.invoke_rpc(lab.flow.call, "flow")
+    assert caught.value.error_type == "IntegrityError"
+    assert caught.value.error_detail.startswith("duplicate key value violates unique constraint")
+    assert "secret" not in caught.value.error_detail
+
+
+def test_an_event_may_have_a_long_name(lab: Lab) -> None:
+    lab.define(start=False)
+    run_id = lab.start()
+    lab.flow.on_call = lambda context: context.record_event("\N{SNOWMAN}" * 255, {"a": 1})
+    lab.client.invoke_rpc(lab.flow.call, "flow")
+    kinds = "SELECT kind FROM dexflows_event WHERE run_id = %s ORDER BY seq"
+    assert rows(kinds, run_id)[-1] == ("\N{SNOWMAN}" * 255,)
+
+
+@pytest.mark.parametrize("nonsense", ["m", LabFlow.m, AttributeLock(LabFlow.m), AttributeLock(Attribute("c", int))])
+def test_a_call_that_locks_or_loads_nonsense_is_refused(lab: Lab, nonsense: Any) -> None:
+    lab.define(start=False)
+    lab.start()
+    for option in ("lock_attribute_map_instances", "load_attribute_map_instances"):
+        with pytest.raises(InvalidRequestError):
+            lab.client.invoke_rpc(lab.flow.read, "flow", options=RPCInvokeOptions(**{option: (nonsense,)}))

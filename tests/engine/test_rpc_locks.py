@@ -332,3 +332,21 @@ def test_locked_read_modify_write_by_eight_threads_of_rpcs_and_steps_loses_no_up
     assert holds(run) == {}
     assert value("SELECT count(*) FROM dexflows_step_execution WHERE state <> 'COMPLETED'") == 0
     assert lab.client.get_attribute("flow", LabFlow.c) == 24 + acknowledged
+
+
+def test_a_handler_that_calls_an_rpc_meets_its_own_locks(lab: Lab) -> None:
+    lab.define(start=False)
+    lab.start()
+
+    def call(context: Any) -> str:
+        number = LabFlow.c.get(context) or 0
+        lab.client.invoke_rpc(lab.flow.call_on_b, "flow")
+        with pytest.raises(RpcLockConflictError) as caught:
+            lab.client.invoke_rpc(lab.flow.bump, "flow")
+        LabFlow.c.set(context, number + 1)
+        return ",".join(caught.value.locks)
+
+    calls = iter([call, lambda context: "other"])
+    lab.flow.on_call = lambda context: next(calls)(context)
+    assert lab.client.invoke_rpc(lab.flow.call_on_c, "flow") == "c"
+    assert lab.client.invoke_rpc(lab.flow.bump, "flow") == 2
