@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from dexflows.attribute import (
+    MAX_NAME_LENGTH,
     Attribute,
     AttributeDefinition,
     AttributeLock,
@@ -30,6 +31,11 @@ __all__ = [
 
 T = TypeVar("T")
 DEFAULT_METHOD_TIMEOUT = 2 * 3600.0
+
+
+def _check_queue(name: object) -> None:
+    if name is not None and not (type(name) is str and 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable()):
+        raise ValueError(f"worker_target must be a str of 1 to {MAX_NAME_LENGTH} printable characters, not {name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +71,7 @@ class StepOptions:
     worker_target: str | None = None
 
     def __post_init__(self) -> None:
+        _check_queue(self.worker_target)
         for name in ("wait_for_method_timeout", "execute_method_timeout"):
             timeout = seconds(getattr(self, name), name)
             if timeout == 0:
@@ -138,6 +145,7 @@ class FlowConfig:
     history_limit: int | None = None
 
     def __post_init__(self) -> None:
+        _check_queue(self.worker_target)
         if self.retention is not None:
             object.__setattr__(self, "retention", seconds(self.retention, "retention"))
         if self.attribute_store_names is not None:
@@ -183,6 +191,9 @@ class StartFlowOptions:
     request_id: str | None = None
     initial_attributes: tuple[InitialAttribute, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id_reuse_policy", IdReusePolicy(self.id_reuse_policy))
+
     @overload
     def with_attribute(self, attribute: Attribute[T], value: T, /) -> StartFlowOptions: ...
     @overload
@@ -202,6 +213,11 @@ class StopFlowOptions:
 
     type: StopType = StopType.CANCEL
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", StopType(self.type))
+        if not isinstance(self.reason, str):
+            raise ValueError(f"reason must be a str, not {self.reason!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

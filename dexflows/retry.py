@@ -11,16 +11,18 @@ from typing import Any
 
 __all__ = ["RetryAfter", "RetryPolicy", "retry_after", "seconds"]
 
+MAX_SECONDS = 100 * 366 * 86_400.0
+"""The longest duration: a century, which timestamps and timers of every system can hold."""
 _LARGEST_GROWTH = 700.0
 """Natural logarithm of the largest power that is computed; just below where floats end."""
 
 
 def seconds(value: float | timedelta, name: str) -> float:
-    """A duration as finite seconds, not negative; `name` is what a refusal calls it."""
+    """A duration as seconds, not negative and at most a century; `name` is what a refusal calls it."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} must be a finite number of seconds, 0 or more, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
+        raise ValueError(f"{name} must be a finite number of seconds, 0 or more and at most a century, not {value!r}")
     return float(value)
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from dexflows import sql
 from dexflows.conf import conf
+from dexflows.engine.outcomes import clean
 from dexflows.errors import FlowNotActiveOrNotFoundError
 from dexflows.states import RunStatus, StopType
 
@@ -22,7 +23,7 @@ _STATUS = {
 
 def stop(flow_id: str, run_id: UUID | None, stop_type: StopType, reason: str) -> None:
     """Close the running run. Raises FlowNotActiveOrNotFoundError when there is none."""
-    arguments = (flow_id, run_id, _STATUS[stop_type], f"STOPPED_{stop_type}", reason)
+    arguments = (flow_id, run_id, _STATUS[stop_type], f"STOPPED_{stop_type}", clean(reason))
     outcome, stopped, status = sql.call(conf().database, STOP, arguments)[0]
     if outcome == "missing":
         raise FlowNotActiveOrNotFoundError(f"there is no run of Flow {flow_id!r}")

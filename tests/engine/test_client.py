@@ -255,3 +255,10 @@ def test_the_async_client_works(lab: Lab) -> None:
 
     assert async_to_sync(use)() == (1, "x", "RUNNING", "CANCELED")
     assert rows("SELECT status FROM dexflows_run") == [("CANCELED",)]
+
+
+def test_a_reason_is_kept_whatever_characters_it_has(lab: Lab) -> None:
+    lab.define(start=False)
+    lab.start()
+    lab.client.stop_flow("flow", StopFlowOptions(reason="a\0b\ud800"))
+    assert lab.client.wait_for_flow("flow").error_message == "a\\x00b\\ud800"

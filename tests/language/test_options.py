@@ -16,6 +16,7 @@ from dexflows import (
     StepDurability,
     StepMethod,
     StepOptions,
+    StopFlowOptions,
 )
 from tests.language.flows import count, notes
 
@@ -102,3 +103,30 @@ def test_initial_attributes_add_up_and_leave_the_first_options_alone() -> None:
     for wrong in (lambda: plain.with_attribute(count, "a", 5), lambda: plain.with_attribute(notes, "a")):  # type: ignore[call-overload]
         with pytest.raises(TypeError):
             wrong()
+
+
+@pytest.mark.parametrize("queue", ["", "a\0", "a" * 256, 5])
+def test_a_queue_must_be_a_name(queue: Any) -> None:
+    with pytest.raises(ValueError, match="worker_target"):
+        StepOptions(worker_target=queue)
+    with pytest.raises(ValueError, match="worker_target"):
+        FlowConfig(worker_target=queue)
+
+
+@pytest.mark.parametrize("policy", ["", "TERMINATE", None])
+def test_an_unknown_policy_is_refused(policy: Any) -> None:
+    with pytest.raises(ValueError, match="IdReusePolicy"):
+        StartFlowOptions(id_reuse_policy=policy)
+
+
+@pytest.mark.parametrize("wrong", [{"type": "PAUSE"}, {"reason": None}, {"reason": 5}])
+def test_a_stop_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"StopType|reason"):
+        StopFlowOptions(**wrong)
+
+
+def test_no_duration_is_longer_than_timers_can_hold() -> None:
+    with pytest.raises(ValueError, match="at most a century"):
+        StepOptions(execute_method_timeout=1e10)
+    with pytest.raises(ValueError, match="at most a century"):
+        RetryPolicy(maximum_interval=1e300)
