@@ -4,11 +4,13 @@
 engine's database, what a client writes is part of that block.
 """
 
+import asyncio
+import inspect
 import re
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -31,9 +33,37 @@ from dexflows.selectors import FlowInfo, FlowResult
 __all__ = ["AsyncClient", "Client"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+Looks: TypeAlias = Generator[float, None, R]
+"""Yields the seconds until the next look, and returns the result."""
+
 MAX_ID_LENGTH = 255
 FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 FIRST_POLL, LAST_POLL = 0.002, 0.5
+
+
+def _next_look(looks: "Looks[R]") -> tuple[float, None] | tuple[None, R]:
+    """Look once: the seconds until the next look, or the result."""
+    try:
+        return next(looks), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _looking(method: Callable[P, "Looks[R]"]) -> Callable[P, R]:
+    """Sleep between the looks of a method that waits; `AsyncClient` awaits instead, and lets other calls go on."""
+
+    @wraps(method)
+    def wait(*args: P.args, **kwargs: P.kwargs) -> R:
+        looks = method(*args, **kwargs)
+        while True:
+            pause, result = _next_look(looks)
+            if pause is None:
+                return cast("R", result)
+            time.sleep(pause)
+
+    return wait
 
 
 class Client:
@@ -103,7 +133,10 @@ class Client:
         _check_id("Flow ID", flow_id)
         return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, _run_id(run_id))))
 
-    def wait_for_flow(self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None) -> FlowResult:
+    @_looking
+    def wait_for_flow(
+        self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None
+    ) -> "Looks[FlowResult]":
         """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
 
         Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
@@ -119,7 +152,7 @@ class Client:
             left = LAST_POLL if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
-            time.sleep(min(pause, left))
+            yield min(pause, left)
             pause = min(pause * 1.5, LAST_POLL)
 
     def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
@@ -226,6 +259,19 @@ def _writes(
     return buffer.writes
 
 
+def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:
+    async def wait(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
+        looks = looking(self._client, *args, **kwargs)
+        while True:
+            pause, result = await sync_to_async(_next_look)(looks)
+            if pause is None:
+                return result
+            await asyncio.sleep(pause)
+
+    wait.__name__, wait.__doc__ = looking.__name__, looking.__doc__
+    return wait
+
+
 def _awaitable(method: Callable[..., Any]) -> Any:
     async def call(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
         return await sync_to_async(method)(self._client, *args, **kwargs)
@@ -242,5 +288,7 @@ class AsyncClient:
 
 
 for _name, _method in list(vars(Client).items()):
-    if not _name.startswith("_"):
+    if inspect.isgeneratorfunction(inspect.unwrap(_method)):
+        setattr(AsyncClient, _name, _awaitable_looks(inspect.unwrap(_method)))
+    elif not _name.startswith("_"):
         setattr(AsyncClient, _name, _awaitable(_method))

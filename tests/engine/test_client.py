@@ -1,5 +1,6 @@
 """The client: describing, waiting, stopping, and Attributes from outside."""
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -19,7 +20,7 @@ from dexflows.errors import (
 )
 from dexflows.options import StopFlowOptions
 from dexflows.states import RunStatus, StopType
-from tests.engine.kit import Lab, Pause, in_thread, result, rows, steps, value, wait_until_blocked
+from tests.engine.kit import DEADLINE, Lab, Pause, in_thread, result, rows, steps, value, wait_until_blocked
 from tests.engine.test_step_locks import Holding
 from tests.flows_lab import LabFlow, LabStep
 
@@ -262,3 +263,19 @@ def test_a_reason_is_kept_whatever_characters_it_has(lab: Lab) -> None:
     lab.start()
     lab.client.stop_flow("flow", StopFlowOptions(reason="a\0b\ud800"))
     assert lab.client.wait_for_flow("flow").error_message == "a\\x00b\\ud800"
+
+
+def test_other_calls_of_the_async_client_go_on_while_one_waits(lab: Lab) -> None:
+    lab.define(start=False)
+    lab.start()
+
+    async def use() -> RunStatus:
+        client = AsyncClient()
+        waiting = asyncio.ensure_future(client.wait_for_flow("flow", DEADLINE))
+        await asyncio.sleep(0)
+        while (await client.describe_flow("flow")).status is RunStatus.RUNNING:
+            await client.stop_flow("flow")
+        status: RunStatus = (await waiting).status
+        return status
+
+    assert async_to_sync(use)() is RunStatus.CANCELED
