@@ -20,6 +20,9 @@ PR_SET_PDEATHSIG = 1
 class Stopped(BaseException):
     """The person at the keyboard, or a process manager, wants everything to end. Not an error: nothing catches it."""
 
+    # Where a signal comes while Python runs a hook, as it does around each fork, what its handler raises is dropped.
+    is_wanted = False
+
 
 class Supervisor:
     """A few named child processes."""
@@ -44,7 +47,9 @@ class Supervisor:
             time.sleep(0.2)
 
     def check(self) -> None:
-        """Start children again that have ended."""
+        """Start children again that have ended; raises `Stopped` if a signal asked for that and went unheard."""
+        if Stopped.is_wanted:
+            raise Stopped
         for name, process in list(self._processes.items()):
             status = process.poll()
             if status is None:
@@ -76,6 +81,7 @@ def raise_stopped_on_signals() -> None:
     """Turn SIGINT, SIGTERM and SIGHUP into `Stopped`, in the main thread."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
+        Stopped.is_wanted = True
         raise Stopped
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
