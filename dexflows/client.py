@@ -79,9 +79,10 @@ class Client:
         """Start a run and return its run ID.
 
         Raises FlowAlreadyStartedError as the ID reuse policy says, ValueMappingError for an input or initial
-        Attribute of the wrong type, InvalidRequestError for a bad Flow ID.
+        Attribute of the wrong type, InvalidRequestError for a bad Flow ID or an option without effect so far.
         """
         options = options or StartFlowOptions()
+        _check_available(options)
         definition = registry.definition_of(flow)
         writes = _writes(definition, [(a.definition, a.instance, a.value) for a in options.initial_attributes])
         _check_id("Flow ID", flow_id)
@@ -201,6 +202,19 @@ class Client:
                 rpc.store(opened, Effects(writes=_writes(definition, parts)))
 
         rpc.restarting(write)
+
+
+def _check_available(options: StartFlowOptions) -> None:
+    """Refuse what this version would take without doing it."""
+    config = options.config_override
+    given = {
+        "retry_policy": options.retry_policy,
+        "retention": config.retention,
+        "history_limit": config.history_limit,
+        "attribute_store_names": config.attribute_store_names,
+    }
+    if ineffective := [name for name, value in given.items() if value is not None]:
+        raise InvalidRequestError(f"not available in this version: {', '.join(ineffective)}")
 
 
 def _check_id(what: str, value: object) -> None:

@@ -35,10 +35,6 @@ def _never_canceled() -> bool:
     return False
 
 
-def _no_heartbeat(_value: object) -> None:
-    return None
-
-
 class Context:
     """One handler's view of its run; what it buffers is committed when the handler returns.
 
@@ -58,7 +54,6 @@ class Context:
         recovery_error: RecoveryError | None = None,
         step_locals: Mapping[str, str] | None = None,
         is_cancellation_requested: Callable[[], bool] = _never_canceled,
-        heartbeat: Callable[[object], None] = _no_heartbeat,
         wait_for_failed: bool = False,
     ) -> None:
         self.flow_id = flow_id
@@ -73,7 +68,6 @@ class Context:
         self.local_writes: dict[str, str] = {}
         self._locals = step_locals if step_locals is not None else {}
         self._is_cancellation_requested = is_cancellation_requested
-        self._heartbeat = heartbeat
         self._wait_for_failed = wait_for_failed
 
     def wait_for_method_failed(self) -> bool:
@@ -86,10 +80,6 @@ class Context:
         Asks the database: in an `async def` handler call it through asgiref's `sync_to_async`.
         """
         return self._is_cancellation_requested()
-
-    def heartbeat(self, value: object = None) -> None:
-        """Show that a long handler is alive; the next attempt can read the value."""
-        self._heartbeat(value)
 
     def record_event(self, name: str, value: object = None) -> None:
         """Add an event to the run's history when the handler's result commits."""

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from dexflows import FlowConfig, IdReusePolicy, StartFlowOptions
+from dexflows import FlowConfig, IdReusePolicy, RetryPolicy, StartFlowOptions
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, ValueMappingError, ValueTooLargeError
 from dexflows.options import StopFlowOptions
 from dexflows.states import StopType
@@ -250,3 +250,19 @@ def test_run_ids_are_version_seven_and_ordered_by_time(lab: Lab) -> None:
     runs = [lab.start(f"flow-{number}") for number in range(20)]
     assert {run.version for run in runs} == {7}
     assert [run.bytes[:6] for run in runs] == sorted(run.bytes[:6] for run in runs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        StartFlowOptions(retry_policy=RetryPolicy()),
+        *(
+            StartFlowOptions(config_override=config)
+            for config in (FlowConfig(retention=60), FlowConfig(history_limit=10), FlowConfig(attribute_store_names=()))
+        ),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(lab: Lab, options: StartFlowOptions) -> None:
+    lab.define()
+    with pytest.raises(InvalidRequestError, match="not available in this version"):
+        lab.client.start_flow(lab.flow, "flow", "", options)

@@ -196,18 +196,14 @@ def test_events_are_buffered_in_order() -> None:
     assert len(here.events) == 2
 
 
-def test_a_context_asks_the_worker_about_cancellation_and_heartbeats() -> None:
-    beats: list[object] = []
+def test_a_context_asks_the_worker_about_cancellation() -> None:
     here = Context(
         flow_id="f",
         run_id="r",
         attributes=AttributeBuffer(schema=SCHEMA),
         is_cancellation_requested=lambda: True,
-        heartbeat=beats.append,
         wait_for_failed=True,
     )
-    here.heartbeat(3)
     assert here.is_cancellation_requested()
     assert here.wait_for_method_failed()
-    assert beats == [3]
     assert not context().is_cancellation_requested()
