@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model, login
 from django.contrib.auth.models import User
 from django.core import signing
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotFound
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 
@@ -30,13 +30,17 @@ def redeem(request: HttpRequest, ticket: str) -> HttpResponse:
     try:
         user_id, stamp = signing.loads(ticket, salt=SALT, max_age=MAX_AGE_SECONDS)
     except signing.BadSignature:
-        raise Http404("This login link is not valid.") from None
+        return _refusal("This login link is not valid, or is more than an hour old.")
     with transaction.atomic():
         user = get_user_model().objects.select_for_update().filter(pk=user_id, is_active=True).first()
         if user is None or _stamp(user) != stamp:
-            raise Http404("This login link was used already. Start `make run` again for a new one.")
+            return _refusal("This login link was used already.")
         login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     return redirect("admin:index")
+
+
+def _refusal(reason: str) -> HttpResponse:
+    return HttpResponseNotFound(f"{reason} Start `make run` again for a new one.\n", content_type="text/plain")
 
 
 def _stamp(user: User) -> str:

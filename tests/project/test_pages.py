@@ -50,7 +50,9 @@ class TestLoginLink:
             first = Client()
             assert first.get(address, secure=True).status_code == 302
             assert first.get("/admin/", secure=True).status_code == 200
-            assert Client().get(address, secure=True).status_code == 404
+            second = Client().get(address, secure=True)
+            assert second.status_code == 404
+            assert b"used already" in second.content
 
     def test_it_does_nothing_outside_the_local_profile(self) -> None:
         address = reverse("local-login", args=[login.issue(User.objects.create_superuser("admin"))])

@@ -33,8 +33,13 @@ class Command(BaseCommand):
             raise CommandError("--writers must be at least 1.")
         try:
             good, bad = self._inspect(file)
-            if bad and not keep_going:
-                raise CommandError(f"{bad} bad rows: nothing was saved. Use --keep-going to skip them.")
+        except OSError as error:
+            raise CommandError(f"{file} cannot be read ({error.strerror}): nothing was saved.") from error
+        except CustomerFileError as error:
+            raise CommandError(f"{error} Nothing was saved.") from error
+        if bad and not keep_going:
+            raise CommandError(f"{bad} bad rows: nothing was saved. Use --keep-going to skip them.")
+        try:
             running = self._import(file, good, writers, keep_going)
         except (OSError, CustomerFileError, PartitionSchemaMismatchError, DexflowsError) as error:
             raise CommandError(f"{error} Rows saved so far stay; running the command again is safe.") from error
