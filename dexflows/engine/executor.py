@@ -67,16 +67,20 @@ def run(key: StepKey, worker: Worker) -> bool:
 
 
 def _first_claim(key: StepKey, worker: Worker) -> Claim | None:
-    """Claim, once more over a new connection if the one at hand turns out to be broken."""
+    """Claim, once more over a new connection if the one at hand turns out to be broken.
+
+    It may also be one that answers and refuses all work: of a server that is no primary any more, or as a handler
+    left it.
+    """
     try:
         return claims.claim(key, worker)
-    except (OperationalError, InterfaceError):
-        connections[conf().database].close_if_unusable_or_obsolete()
+    except (DatabaseError, InterfaceError):
+        connections[conf().database].close()
     try:
         return claims.claim(key, worker)
-    except (OperationalError, InterfaceError) as error:
+    except (DatabaseError, InterfaceError) as error:
         logger.warning("could not claim %s of run %s now: %s", key.step_execution_id, key.run_id, error)
-        connections[conf().database].close_if_unusable_or_obsolete()
+        connections[conf().database].close()
         return None
 
 

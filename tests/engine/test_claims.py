@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from dexflows import RetryPolicy, dead_end, graceful_complete
 from dexflows.engine import transitions
@@ -223,3 +223,13 @@ def test_recorded_events_are_kept_with_the_result_and_not_of_a_failed_attempt(la
     assert rows("SELECT step, data ->> 'attempt' FROM dexflows_event WHERE kind = 'PAID'") == [("Y-1", "2")]
     assert value("SELECT count(*) FROM dexflows_event WHERE kind = 'STEP_ATTEMPT_FAILED'") == 1
     assert steps(run) == {"Y-1": "COMPLETED"}
+
+
+@pytest.mark.parametrize("setting", ["default_transaction_read_only = on", "search_path = pg_catalog"])
+def test_a_session_that_refuses_all_work_is_replaced(lab: Lab, setting: str) -> None:
+    lab.define(LabStep("A", lambda context, input: graceful_complete(input)))
+    run_id = lab.start()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET {setting}")
+    lab.run_all()
+    assert step(run_id, "A-1") == "COMPLETED"
