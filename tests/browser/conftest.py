@@ -62,7 +62,7 @@ def transactional_db(django_db_setup: None, django_db_blocker: Any, chromium: st
 
 @contextmanager
 def cleaned_up() -> Iterator[None]:
-    """Within the block rows may be made; none is left after it, and every function of the database is as installed."""
+    """Within the block rows may be made; none is left after it."""
     try:
         yield
     finally:
