@@ -1,10 +1,10 @@
 """Answering RPCs: one transaction, in the calling process, never waiting for a lock.
 
-    begin (gate, locks tried, state read) ── handler ── store (attributes, events, next Steps), COMMIT ── waiters rung
-      └── busy: 409, nothing happened          └── raises or too late: rolled back, nothing happened
+    begin (locks tried, state read) ── handler ── store (run still open? Attributes, events, next Steps), COMMIT
+      └── busy: 409, nothing happened   └── raises or too late: rolled back           └── waiters rung
 
-An RPC without locks reads the state first and passes the gate when it has something to write, so that one that only
-reads needs no transaction at all.
+An RPC passes its run's gate only to store, when its handler is done: so no handler holds a close up, and one that
+comes too late is undone as a whole. Without locks, and with nothing to store, it is one plain statement.
 
 The locks are advisory locks of the transaction, so whatever ends it frees them: commit, rollback, a closed or killed
 connection, the server's own timeout. An RPC leaves no row behind, so a Step that waits for it is rung by a look at
@@ -64,7 +64,7 @@ T = TypeVar("T")
 Statement = tuple[str, tuple[Any, ...]]
 
 BEGIN = "SELECT * FROM dexflows_rpc_begin(%s, %s, %s, %s::text[], %s::text[], %s::jsonb, %s)"
-STORE = "SELECT dexflows_rpc_commit(%s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
+STORE = "SELECT dexflows_rpc_commit(%s, %s, %s::jsonb, %s::jsonb, %s::jsonb)"
 WAITING = "SELECT * FROM dexflows_waiting(%s, %s::text[], %s::text[])"
 BOUND = """
 SELECT CASE WHEN current_setting('server_version_num')::int >= 170000 THEN set_config('transaction_timeout', %s, true)
@@ -84,7 +84,7 @@ RESTARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run inside an RPC's transaction, past its gate and with the locks held."""
+    """A run as an RPC saw it, with the locks held."""
 
     run_id: UUID
     flow_type: str
@@ -137,7 +137,7 @@ def invoke(call: Invocation) -> str:
 
 
 class RunClosedMeanwhileError(FlowNotActiveOrNotFoundError):
-    """The run closed after an RPC without locks had read it and before it could write."""
+    """The run closed after an RPC had read it and before it could write."""
 
 
 def _invoke_once(call: Invocation) -> str:
@@ -167,7 +167,7 @@ def _locking(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) ->
     with transaction.atomic(using=conf().database):
         opened = open_run(call.flow_id, call.run_id, True, call.locks, call.load, None if nested else _bound(call))
         output, payload = _handled(call, opened, connection)
-        statements = _storing(opened, payload, gate=False)
+        statements = [_storing(opened, payload)]
         if nested:
             _run_statements(opened, statements)
             _ring_waiters_after(call)
@@ -186,7 +186,7 @@ def _lock_free(call: Invocation, connection: BaseDatabaseWrapper, nested: bool) 
             if opened.status is not RunStatus.RUNNING:
                 raise FlowNotActiveOrNotFoundError(f"Flow {call.flow_id!r} is {opened.status} and takes no more writes")
             finish: list[Statement] = [] if nested else [("COMMIT", ())]
-            _run_statements(opened, [*_storing(opened, payload, gate=True), *finish])
+            _run_statements(opened, [_storing(opened, payload), *finish])
     return output
 
 
@@ -264,11 +264,9 @@ def _waiting_for(call: Invocation) -> tuple[Any, ...]:
     return (call.flow_id, *call.locks.arrays)
 
 
-def _storing(opened: Opened, payload: dict[str, Any], *, gate: bool) -> list[Statement]:
-    if not payload:
-        return []
+def _storing(opened: Opened, payload: dict[str, Any]) -> Statement:
     parts = (as_json(payload.get(part)) for part in ("effects", "movements", "cancel"))
-    return [(STORE, (opened.run_id, opened.flow_type, gate, *parts))]
+    return (STORE, (opened.run_id, opened.flow_type, *parts))
 
 
 def _run_statements(opened: Opened, statements: list[Statement]) -> None:
@@ -276,8 +274,6 @@ def _run_statements(opened: Opened, statements: list[Statement]) -> None:
 
     A COMMIT among them ends the transaction, and Django's own commit after it has nothing left to do.
     """
-    if not statements:
-        return
     try:
         results = sql.call_all(conf().database, statements)
     except DatabaseError as error:
@@ -351,7 +347,7 @@ def open_run(
     load: LoadSet,
     server_timeout: str | None = None,
 ) -> Opened:
-    """Pass the gate of the run a call means, inside the caller's transaction.
+    """Find the run a call means, take its locks inside the caller's transaction, and read its state.
 
     Raises FlowNotActiveOrNotFoundError and RpcLockConflictError; the caller's transaction has to be rolled back then.
     """
@@ -369,5 +365,5 @@ def open_run(
 
 
 def store(opened: Opened, effects: Effects) -> None:
-    """Write Attributes to a running run whose gate the caller's transaction has passed."""
-    _run_statements(opened, _storing(opened, effects.to_payload(), gate=False))
+    """Write Attributes to a running run, in the caller's transaction."""
+    _run_statements(opened, [_storing(opened, effects.to_payload())])

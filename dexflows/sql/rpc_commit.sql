@@ -1,20 +1,18 @@
--- Stores what an RPC buffered, inside its transaction; returns the Steps to ring after the commit.
--- p_gate: the RPC took no locks and so did not stay inside the run's gate; it passes it now. A run that has closed
--- meanwhile raises DF001, which undoes the whole RPC.
+-- Stores what an RPC, or a write from outside, buffered, inside its transaction; returns the Steps to ring after the
+-- commit. It passes the run's gate first, so a run cannot close between here and the commit; one that has closed since
+-- it was read raises DF001, which undoes the whole RPC.
 -- Locks: gate (shared) -> run (only to create or cancel Steps) -> attributes, and the gate exclusively if a
 -- cancellation ends the run.
 CREATE OR REPLACE FUNCTION dexflows_rpc_commit(
-    p_run uuid, p_flow_type text, p_gate bool, p_effects jsonb, p_movements jsonb, p_cancel jsonb
+    p_run uuid, p_flow_type text, p_effects jsonb, p_movements jsonb, p_cancel jsonb
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_rings jsonb := '[]';
     v_now timestamptz;
 BEGIN
-    IF p_gate THEN
-        PERFORM pg_advisory_xact_lock_shared(dexflows_gate(p_run));
-        IF NOT EXISTS (SELECT FROM dexflows_run WHERE run_id = p_run AND status = 'RUNNING') THEN
-            RAISE EXCEPTION 'the run has closed' USING ERRCODE = 'DF001';
-        END IF;
+    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(p_run));
+    IF NOT EXISTS (SELECT FROM dexflows_run WHERE run_id = p_run AND status = 'RUNNING') THEN
+        RAISE EXCEPTION 'the run has closed' USING ERRCODE = 'DF001';
     END IF;
     IF p_movements IS NOT NULL OR p_cancel IS NOT NULL THEN
         PERFORM FROM dexflows_run WHERE run_id = p_run FOR NO KEY UPDATE;

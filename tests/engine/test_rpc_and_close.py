@@ -30,30 +30,8 @@ def closing(lab: Lab, how: str) -> Any:
     return lambda: lab.client.start_flow(lab.flow, "flow", "", options)
 
 
-@pytest.mark.parametrize("how", CLOSERS)
-def test_a_locking_call_in_flight_is_finished_before_the_run_closes_and_a_later_one_is_refused(
-    lab: Lab, how: str
-) -> None:
-    lab.define(LabStep("Closer", lambda context, input: force_complete("over")), start=False)
-    run = lab.start()
-    close = closing(lab, how)
-    standing = Pause()
-    lab.flow.on_call = lambda context: (standing.here(), LabFlow.note.set(context, "in time"))[1]
-    calling = in_thread(lab.client.invoke_rpc, lab.flow.call_on_c, "flow")
-    with standing.reached():
-        ending = in_thread(close)
-        wait_until_blocked("dexflows_")
-        assert value("SELECT status FROM dexflows_run WHERE run_id = %s", run) == "RUNNING"
-    assert result(calling) == "done"
-    result(ending)
-    assert value("SELECT status FROM dexflows_run WHERE run_id = %s", run) != "RUNNING"
-    assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) == "in time"
-    with pytest.raises(FlowNotActiveOrNotFoundError):
-        lab.client.invoke_rpc(lab.flow.put, "flow", "late", run_id=str(run))
-
-
-def late_call(lab: Lab, how: str) -> Any:
-    """A call without locks that reads a run which closes before it writes; closing does not wait for it."""
+def late_call(lab: Lab, how: str, rpc: str) -> Any:
+    """A call that reads a run which closes before it writes; closing does not wait for it."""
     lab.define(LabStep("Closer", lambda context, input: force_complete("over")), start=False)
     run = lab.start()
     close = closing(lab, how)
@@ -68,7 +46,7 @@ def late_call(lab: Lab, how: str) -> Any:
 
     closed = threading.Event()
     lab.flow.on_call = write
-    calling = in_thread(lab.client.invoke_rpc, lab.flow.call, "flow")
+    calling = in_thread(lab.client.invoke_rpc, getattr(lab.flow, rpc), "flow")
     with standing.reached():
         close()
         closed.set()
@@ -76,17 +54,21 @@ def late_call(lab: Lab, how: str) -> Any:
     return run, calling
 
 
+@pytest.mark.parametrize("rpc", ["call", "call_on_c"])
 @pytest.mark.parametrize("how", ["step", "stop"])
-def test_a_call_without_locks_is_undone_if_the_run_closes_before_it_writes(lab: Lab, how: str) -> None:
-    run, calling = late_call(lab, how)
+def test_a_call_holds_no_close_up_and_is_undone_if_the_run_closes_before_it_writes(
+    lab: Lab, how: str, rpc: str
+) -> None:
+    run, calling = late_call(lab, how, rpc)
     with pytest.raises(FlowNotActiveOrNotFoundError):
         result(calling)
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) is None
     assert not Group.objects.exists()
 
 
-def test_a_call_without_locks_whose_run_is_replaced_before_it_writes_acts_on_the_new_run(lab: Lab) -> None:
-    run, calling = late_call(lab, "replace")
+@pytest.mark.parametrize("rpc", ["call", "call_on_c"])
+def test_a_call_whose_run_is_replaced_before_it_writes_acts_on_the_new_run(lab: Lab, rpc: str) -> None:
+    run, calling = late_call(lab, "replace", rpc)
     assert result(calling) == "done"
     assert lab.client.get_attribute("flow", LabFlow.note, run_id=str(run)) is None
     assert lab.client.get_attribute("flow", LabFlow.note) == "late"
