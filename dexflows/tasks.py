@@ -5,10 +5,11 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from celery import current_app, shared_task
+from celery import current_app, shared_task, signals
 
 from dexflows.engine import doorbell, executor
 from dexflows.engine.keys import StepKey
+from dexflows.engine.leases import InlineWorker
 from dexflows.worker.identity import this_worker
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,16 @@ QUIET_SECONDS = 5.0
 def run_step(run_id: str, flow_type: str, step_type: str, number: int, queue: str) -> None:
     """Look at one Step execution."""
     executor.run(StepKey(UUID(run_id), flow_type, step_type, number, queue), this_worker())
+
+
+@signals.worker_ready.connect
+def warn_without_keeper(**_: object) -> None:
+    """Say so when a worker runs Steps but neither keeps their leases nor sweeps for due work."""
+    if isinstance(this_worker(), InlineWorker):
+        logger.critical(
+            "this worker keeps no leases and sweeps for no due work: "
+            "call dexflows.worker.install(app) where the Celery application is made"
+        )
 
 
 class CeleryDoorbell:
