@@ -31,7 +31,7 @@ format: $(VENV)/.dev ## Sort imports and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-faults: $(VENV)/.dev ## Run the crash, storm and soak tests
+faults: $(VENV)/.dev ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m faults
 
 bench: $(VENV)/.bench ## Measure beside a plain Celery chain, DBOS and a hand-written view

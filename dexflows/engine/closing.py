@@ -1,7 +1,7 @@
 """Closing a run from outside.
 
-Whoever closes a run takes its gate exclusively before its row: RPCs that are in flight finish first and are part of
-the run, later ones find it closed. No Step starts afterwards, and results of running attempts are dropped.
+Whoever closes a run takes its gate exclusively before its row: what RPCs are just storing is part of the run, and one
+that comes to store later finds it closed. No Step starts afterwards, and results of running attempts are dropped.
 """
 
 from uuid import UUID
