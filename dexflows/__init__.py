@@ -15,14 +15,15 @@ from dexflows.attribute import (
     AttributeMap,
     AttributeMapInstance,
     IndexType,
-    PersistenceSchema,
 )
+from dexflows.channel import Channel, ChannelMap, ChannelMapInstance, ChannelMessage
 from dexflows.context import Context, RecoveryError
 from dexflows.decision import (
     StepDecision,
     StepMovement,
     dead_end,
     force_complete,
+    force_complete_if_channels_empty,
     force_fail,
     go_to,
     go_to_many,
@@ -30,6 +31,8 @@ from dexflows.decision import (
 )
 from dexflows.errors import (
     AttributeMapNotLoadedError,
+    ChannelMessageNotFoundError,
+    ChannelNotLoadedError,
     DexflowsError,
     FlowAlreadyStartedError,
     FlowClosingError,
@@ -50,13 +53,33 @@ from dexflows.errors import (
     WorkerInvocationError,
 )
 from dexflows.flow import Flow, StepList, rpc
+from dexflows.flow_result import Completion, FlowResult
 from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StepOptions, StopFlowOptions
 from dexflows.registry import register
 from dexflows.retry import RetryAfter, RetryPolicy, retry_after
 from dexflows.rpc_result import RPCResult
-from dexflows.states import IdReusePolicy, RunStatus, StepDurability, StepMethod, StepState, StopType
+from dexflows.schema import PersistenceSchema
+from dexflows.states import (
+    FlowTimeoutPolicy,
+    IdReusePolicy,
+    RunStatus,
+    StepDurability,
+    StepMethod,
+    StepState,
+    StopType,
+    SubFlowReusePolicy,
+    WaitForFailure,
+)
 from dexflows.step import Step
-from dexflows.wait import Wait
+from dexflows.sub_flow import SubFlow, SubFlowOptions
+from dexflows.targets import (
+    AttributeMatch,
+    StepExecutionId,
+    TimerId,
+    WaitForAttributeOptions,
+    WaitForStepCompletionOptions,
+)
+from dexflows.wait import ConditionCombination, Timer, Wait
 
 if TYPE_CHECKING:
     from dexflows.client import AsyncClient, Client
@@ -69,7 +92,16 @@ __all__ = [
     "AttributeMap",
     "AttributeMapInstance",
     "AttributeMapNotLoadedError",
+    "AttributeMatch",
+    "Channel",
+    "ChannelMap",
+    "ChannelMapInstance",
+    "ChannelMessage",
+    "ChannelMessageNotFoundError",
+    "ChannelNotLoadedError",
     "Client",
+    "Completion",
+    "ConditionCombination",
     "Context",
     "DexflowsError",
     "Flow",
@@ -79,6 +111,8 @@ __all__ = [
     "FlowDefinitionError",
     "FlowNotActiveOrNotFoundError",
     "FlowNotFoundError",
+    "FlowResult",
+    "FlowTimeoutPolicy",
     "IdReusePolicy",
     "IndexType",
     "InvalidRequestError",
@@ -99,6 +133,7 @@ __all__ = [
     "Step",
     "StepDecision",
     "StepDurability",
+    "StepExecutionId",
     "StepList",
     "StepMethod",
     "StepMovement",
@@ -106,14 +141,23 @@ __all__ = [
     "StepState",
     "StopFlowOptions",
     "StopType",
+    "SubFlow",
+    "SubFlowOptions",
+    "SubFlowReusePolicy",
+    "Timer",
+    "TimerId",
     "UnavailableError",
     "UndeclaredAttributeError",
     "ValueMappingError",
     "ValueTooLargeError",
     "Wait",
+    "WaitForAttributeOptions",
+    "WaitForFailure",
+    "WaitForStepCompletionOptions",
     "WorkerInvocationError",
     "dead_end",
     "force_complete",
+    "force_complete_if_channels_empty",
     "force_fail",
     "go_to",
     "go_to_many",

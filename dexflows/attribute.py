@@ -22,8 +22,8 @@ __all__ = [
     "AttributeMap",
     "AttributeMapInstance",
     "IndexType",
-    "PersistenceSchema",
     "check_instance",
+    "check_name",
     "physical_name",
 ]
 
@@ -98,8 +98,7 @@ class _Definition(Generic[T]):
         hard_delete_on_null: bool,
         sync_to_attribute_store: bool,
     ) -> None:
-        _check_name(name)
-        self.name = name
+        self.name = check_name("an Attribute name", name)
         self.type = value_type
         self.default = default
         self.index = index
@@ -125,11 +124,13 @@ class _Definition(Generic[T]):
         return f"{type(self).__name__}({self.name!r})"
 
 
-def _check_name(name: object) -> None:
+def check_name(what: str, name: object) -> str:
+    """The name if it may name a definition, else FlowDefinitionError; `what` is what a refusal calls it."""
     if type(name) is not str or not 1 <= len(name) <= MAX_NAME_LENGTH:
-        raise FlowDefinitionError(f"an Attribute name must be a str of 1 to {MAX_NAME_LENGTH} characters, not {name!r}")
+        raise FlowDefinitionError(f"{what} must be a str of 1 to {MAX_NAME_LENGTH} characters, not {name!r}")
     if "/" in name or not name.isprintable():
-        raise FlowDefinitionError(f"Attribute name {name!r} must not contain '/' or control characters")
+        raise FlowDefinitionError(f"{what} must not contain '/' or control characters: {name!r}")
+    return name
 
 
 class Attribute(_Definition[T]):
@@ -242,15 +243,3 @@ class AttributeMapInstance:
 
     definition: AttributeMap[Any]
     instance: str
-
-
-@dataclass(frozen=True)
-class PersistenceSchema:
-    """The Attributes and AttributeMaps a Flow owns."""
-
-    definitions: tuple[AttributeDefinition, ...] = ()
-
-    @classmethod
-    def of(cls, *definitions: AttributeDefinition) -> PersistenceSchema:
-        """The schema of these definitions."""
-        return cls(definitions)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, check_instance, physical_name
+from dexflows.channel import Channel, ChannelDefinition, ChannelLoad, ChannelMap, ChannelMessage
 from dexflows.codec import DEFAULT_MAX_VALUE_BYTES
-from dexflows.errors import AttributeMapNotLoadedError, UndeclaredAttributeError
+from dexflows.errors import (
+    AttributeMapNotLoadedError,
+    ChannelMessageNotFoundError,
+    ChannelNotLoadedError,
+    UndeclaredAttributeError,
+)
 
-__all__ = ["AttributeBuffer", "AttributeKey", "RawValue"]
+__all__ = ["AttributeBuffer", "AttributeKey", "ChannelBuffer", "QueuedMessage", "RawValue"]
 
 AttributeKey = tuple[str, str]
 """Attribute name and instance; the instance of a singleton is ''."""
@@ -96,3 +102,87 @@ class AttributeBuffer:
         if isinstance(definition, Attribute) or key[0] in self._loaded_maps or key in self._loaded_instances:
             return
         raise AttributeMapNotLoadedError(f"{physical_name(*key)!r} is not loaded: name it in load options")
+
+
+QueuedMessage = tuple[int, RawValue]
+"""The sequence number and raw JSON of a message."""
+
+
+class ChannelBuffer:
+    """The Channels of one handler: what it loaded, what its Step's wait took, and what it publishes and deletes.
+
+    `loads` names what was loaded: Channel name, and instance ('' for a Channel, None for a whole map). `published` and
+    `deleted` are the result, in the order of the calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: Mapping[str, ChannelDefinition],
+        loaded: Mapping[AttributeKey, list[QueuedMessage]] | None = None,
+        loads: frozenset[ChannelLoad] = frozenset(),
+        taken: Mapping[AttributeKey, list[msgspec.Raw]] | None = None,
+        max_value_bytes: int = DEFAULT_MAX_VALUE_BYTES,
+    ) -> None:
+        self._schema = schema
+        self._loaded = loaded if loaded is not None else {}
+        self._loads = loads
+        self._taken = taken if taken is not None else {}
+        self._max_value_bytes = max_value_bytes
+        self.published: list[tuple[AttributeKey, str]] = []
+        self.deleted: list[tuple[AttributeKey, int]] = []
+
+    def publish(self, channel: ChannelDefinition, values: Iterable[object], instance: str = "") -> None:
+        """Buffer messages."""
+        key = self._key(channel, instance)
+        name = f"message of {physical_name(*key)}"
+        for value in values:
+            self.published.append((key, channel.codec.encode(value, key=name, limit=self._max_value_bytes)))
+
+    def taken(self, channel: ChannelDefinition, instance: str = "") -> list[Any]:
+        """What the wait of this Step took."""
+        return [_decoded(channel, raw) for raw in self._taken.get(self._key(channel, instance), ())]
+
+    def pending(self, channel: ChannelDefinition, instance: str = "") -> list[ChannelMessage[Any]]:
+        """What was queued when the state was read, without what this handler deletes."""
+        key = self._key(channel, instance)
+        if key not in self._loads and (key[0], None) not in self._loads:
+            raise ChannelNotLoadedError(f"{physical_name(*key)!r} is not loaded: name it in load_channels")
+        deleted = {seq for where, seq in self.deleted if where == key}
+        queued = ((seq, raw) for seq, raw in self._loaded.get(key, ()) if seq not in deleted)
+        return [ChannelMessage(id=str(seq), value=_decoded(channel, raw)) for seq, raw in queued]
+
+    def size(self, channel: ChannelDefinition, instance: str = "") -> int:
+        """How many messages `pending` gives."""
+        return len(self.pending(channel, instance))
+
+    def instances(self, channel: ChannelMap[Any]) -> list[str]:
+        """The sorted instance keys, of a map that is loaded as a whole, that have messages."""
+        self._check_declared(channel)
+        if (channel.name, None) not in self._loads:
+            raise ChannelNotLoadedError(
+                f"ChannelMap {channel.name!r} is not loaded as a whole: name it in load_channels"
+            )
+        found = (instance for name, instance in self._loaded if name == channel.name)
+        return sorted(instance for instance in found if self.pending(channel, instance))
+
+    def delete(self, channel: ChannelDefinition, message_id: str, instance: str = "") -> None:
+        """Buffer the deletion of a message."""
+        key = self._key(channel, instance)
+        if not (isinstance(message_id, str) and message_id.isascii() and message_id.isdigit() and len(message_id) < 19):
+            raise ChannelMessageNotFoundError(f"{str(message_id)[:80]!r} is no message ID")
+        self.deleted.append((key, int(message_id)))
+
+    def _key(self, channel: ChannelDefinition, instance: str) -> AttributeKey:
+        self._check_declared(channel)
+        if isinstance(channel, Channel):
+            return channel.name, ""
+        return channel.name, check_instance(channel.name, instance)
+
+    def _check_declared(self, channel: ChannelDefinition) -> None:
+        if self._schema.get(channel.name) is not channel:
+            raise UndeclaredAttributeError(f"{channel!r} is not in the persistence schema of this Flow")
+
+
+def _decoded(channel: ChannelDefinition, raw: RawValue) -> Any:
+    return channel.codec.decode(bytes(raw) if isinstance(raw, msgspec.Raw) else raw)

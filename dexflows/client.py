@@ -25,10 +25,11 @@ from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
 from dexflows.flow import Flow
+from dexflows.flow_result import FlowResult
 from dexflows.models import Run
 from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
-from dexflows.selectors import FlowInfo, FlowResult
+from dexflows.selectors import FlowInfo
 
 __all__ = ["AsyncClient", "Client"]
 

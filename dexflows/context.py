@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TypeVar, cast
 
 from dexflows.attribute import MAX_NAME_LENGTH
-from dexflows.buffer import AttributeBuffer
+from dexflows.buffer import AttributeBuffer, ChannelBuffer
 from dexflows.codec import codec_for, encode_output
-from dexflows.errors import ValueMappingError
+from dexflows.errors import InvalidRequestError, ValueMappingError
+from dexflows.wait import Waited
 
 __all__ = ["Context", "RecoveryError"]
 
@@ -35,6 +36,13 @@ def _never_canceled() -> bool:
     return False
 
 
+def _not_running(_value: str) -> None:
+    raise InvalidRequestError("only a Step's handler has a heartbeat")
+
+
+NOT_WAITED = Waited()
+
+
 class Context:
     """One handler's view of its run; what it buffers is committed when the handler returns.
 
@@ -47,6 +55,7 @@ class Context:
         flow_id: str,
         run_id: str,
         attributes: AttributeBuffer,
+        channels: ChannelBuffer,
         step_execution_id: str | None = None,
         from_step_execution_id: str | None = None,
         attempt: int = 1,
@@ -54,11 +63,15 @@ class Context:
         recovery_error: RecoveryError | None = None,
         step_locals: Mapping[str, str] | None = None,
         is_cancellation_requested: Callable[[], bool] = _never_canceled,
-        wait_for_failed: bool = False,
+        heartbeat: Callable[[str], None] = _not_running,
+        last_heartbeat: str | None = None,
+        waited: Waited | None = None,
     ) -> None:
         self.flow_id = flow_id
         self.run_id = run_id
         self.attributes = attributes
+        self.channels = channels
+        self.waited = waited if waited is not None else NOT_WAITED
         self.step_execution_id = step_execution_id
         self.from_step_execution_id = from_step_execution_id
         self.attempt = attempt
@@ -68,11 +81,37 @@ class Context:
         self.local_writes: dict[str, str] = {}
         self._locals = step_locals if step_locals is not None else {}
         self._is_cancellation_requested = is_cancellation_requested
-        self._wait_for_failed = wait_for_failed
+        self._heartbeat = heartbeat
+        self._last_heartbeat = last_heartbeat
 
     def wait_for_method_failed(self) -> bool:
         """Whether `wait_for` failed for good and the Step went on to `execute` all the same."""
-        return self._wait_for_failed
+        return self.waited.wait_for_failed
+
+    def has_timer_fired(self, index: int | None = None) -> bool:
+        """In `execute`: whether a Timer of this Step's wait had fired, or was skipped, when the wait was decided.
+
+        The index counts all conditions of the wait from 0; None asks for any Timer. Raises InvalidRequestError when
+        the condition is no Timer.
+        """
+        timers = self.waited.timers
+        if index is None:
+            return any(timers.values())
+        if index not in timers:
+            raise InvalidRequestError(f"this Step waited for Timers at the indices {sorted(timers)}, not {index}")
+        return timers[index]
+
+    def heartbeat(self, value: object = None) -> None:
+        """Say that this handler is alive, and keep a value for the next attempt. One round trip; at once.
+
+        The heartbeat of an attempt that is not the current one any more is refused and logged.
+        """
+        self._last_heartbeat = encode_output(value, key="heartbeat")
+        self._heartbeat(self._last_heartbeat)
+
+    def get_last_heartbeat(self, value_type: type[T]) -> T | None:
+        """The value of the last heartbeat of this Step's handler, of an earlier attempt or of this one, or None."""
+        return None if self._last_heartbeat is None else cast("T", codec_for(value_type).decode(self._last_heartbeat))
 
     def is_cancellation_requested(self) -> bool:
         """Whether this execution was canceled while it runs, or its run closed, so that its result would be dropped.

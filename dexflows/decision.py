@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from dexflows.channel import LoadedChannel
     from dexflows.options import StepOptions
     from dexflows.step import Step
 
@@ -17,6 +18,7 @@ __all__ = [
     "StepRef",
     "dead_end",
     "force_complete",
+    "force_complete_if_channels_empty",
     "force_fail",
     "go_to",
     "go_to_many",
@@ -35,6 +37,8 @@ class DecisionKind(StrEnum):
     """End this branch; the run completes when every branch has ended."""
     FORCE_COMPLETE = "FORCE_COMPLETE"
     """Complete the run now and discard other Steps."""
+    FORCE_COMPLETE_IF_CHANNELS_EMPTY = "FORCE_COMPLETE_IF_CHANNELS_EMPTY"
+    """Complete the run now if no message is queued, else create the Step execution of the one movement."""
     FORCE_FAIL = "FORCE_FAIL"
     """Fail the run now and discard other Steps."""
     DEAD_END = "DEAD_END"
@@ -63,6 +67,7 @@ class StepDecision:
     movements: tuple[StepMovement, ...] = ()
     output: object = None
     reason: str = ""
+    channels: tuple[LoadedChannel, ...] = ()
     canceling_steps: tuple[StepRef, ...] = ()
     canceling_sibling_steps: tuple[StepRef, ...] = ()
 
@@ -95,6 +100,24 @@ def graceful_complete(output: object = None) -> StepDecision:
 def force_complete(output: object = None) -> StepDecision:
     """Complete the run now with an output and discard other Steps."""
     return StepDecision(kind=DecisionKind.FORCE_COMPLETE, output=output)
+
+
+def force_complete_if_channels_empty(
+    output: object, fallback_movement: StepMovement, *channels: LoadedChannel
+) -> StepDecision:
+    """Complete the run now with an output if no message is queued in these Channels, else go on with the fallback.
+
+    A ChannelMap stands for all its instances, `channel_map.load(instance)` for one. No message can be published
+    between the look and the completion.
+    """
+    if not channels:
+        raise ValueError("force_complete_if_channels_empty needs at least one Channel")
+    return StepDecision(
+        kind=DecisionKind.FORCE_COMPLETE_IF_CHANNELS_EMPTY,
+        output=output,
+        movements=(fallback_movement,),
+        channels=channels,
+    )
 
 
 def force_fail(reason: str = "") -> StepDecision:

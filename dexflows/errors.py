@@ -16,6 +16,8 @@ DexflowsError
 ├── WorkerInvocationError            an RPC handler raised
 ├── UnavailableError                 the database cannot be reached
 ├── AttributeMapNotLoadedError       a handler read a map instance it did not load
+├── ChannelNotLoadedError            a handler looked at a Channel it did not load
+├── ChannelMessageNotFoundError      a message to be deleted is not queued
 ├── UndeclaredAttributeError         a handler used an Attribute outside its Flow's schema
 └── InvalidStepResultError           a handler returned something that is no result
 """
@@ -24,6 +26,8 @@ from __future__ import annotations
 
 __all__ = [
     "AttributeMapNotLoadedError",
+    "ChannelMessageNotFoundError",
+    "ChannelNotLoadedError",
     "DexflowsError",
     "FlowAlreadyStartedError",
     "FlowClosingError",
@@ -159,6 +163,14 @@ class UnavailableError(DexflowsError):
 
 class AttributeMapNotLoadedError(DexflowsError):
     """A handler read a map instance, or a whole map, that its options did not load."""
+
+
+class ChannelNotLoadedError(DexflowsError):
+    """A handler looked at the messages of a Channel, or at a whole ChannelMap, that its options did not load."""
+
+
+class ChannelMessageNotFoundError(DexflowsError):
+    """A message that was to be deleted is not in its Channel, or not any more; nothing was written."""
 
 
 class UndeclaredAttributeError(DexflowsError):

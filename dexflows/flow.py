@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, overload
 
-from dexflows.attribute import AttributeLock, AttributeMap, AttributeMapInstance, PersistenceSchema
+from dexflows.attribute import AttributeLock, AttributeMap, AttributeMapInstance
+from dexflows.channel import LoadedChannel
+from dexflows.context import Context
+from dexflows.decision import StepDecision
 from dexflows.retry import seconds
+from dexflows.schema import PersistenceSchema
 from dexflows.step import Step
 
 __all__ = ["DEFAULT_RPC_TIMEOUT", "MAX_RPC_TIMEOUT", "Flow", "RpcOptions", "StepList", "rpc"]
@@ -58,8 +62,15 @@ class Flow(Generic[T]):
         return StepList.empty()
 
     def get_persistence_schema(self) -> PersistenceSchema:
-        """The Attributes of the Flow; asked once, at registration."""
+        """The Attributes and Channels of the Flow; asked once, at registration."""
         return PersistenceSchema.of()
+
+    def handle_timeout(self, context: Context) -> StepDecision | Awaitable[StepDecision]:
+        """Decide what comes next when a run's timeout has come, where its policy is HANDLER.
+
+        Runs once, as a Step execution beside those that are open. Unless it is overridden the policy is FAIL.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +82,7 @@ class RpcOptions:
     lock_attributes: tuple[AttributeLock, ...] = ()
     load_attribute_maps: tuple[AttributeMap[Any], ...] = ()
     load_attribute_map_instances: tuple[AttributeMapInstance, ...] = ()
+    load_channels: tuple[LoadedChannel, ...] = ()
 
 
 @overload
@@ -83,6 +95,7 @@ def rpc(
     lock_attributes: tuple[AttributeLock, ...] = (),
     load_attribute_maps: tuple[AttributeMap[Any], ...] = (),
     load_attribute_map_instances: tuple[AttributeMapInstance, ...] = (),
+    load_channels: tuple[LoadedChannel, ...] = (),
 ) -> Callable[[F], F]: ...
 def rpc(
     function: F | None = None,
@@ -93,6 +106,7 @@ def rpc(
     lock_attributes: tuple[AttributeLock, ...] = (),
     load_attribute_maps: tuple[AttributeMap[Any], ...] = (),
     load_attribute_map_instances: tuple[AttributeMapInstance, ...] = (),
+    load_channels: tuple[LoadedChannel, ...] = (),
 ) -> F | Callable[[F], F]:
     """Mark a Flow's method `(self, context[, input]) -> RPCResult[T] | None` as an RPC.
 
@@ -104,6 +118,7 @@ def rpc(
         lock_attributes=tuple(lock_attributes),
         load_attribute_maps=tuple(load_attribute_maps),
         load_attribute_map_instances=tuple(load_attribute_map_instances),
+        load_channels=tuple(load_channels),
     )
 
     def mark(marked: F) -> F:

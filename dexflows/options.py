@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from dexflows.attribute import (
     MAX_NAME_LENGTH,
@@ -16,8 +16,19 @@ from dexflows.attribute import (
     AttributeMapInstance,
     check_instance,
 )
+from dexflows.channel import Channel, ChannelDefinition, ChannelMap, ChannelMapInstance, LoadedChannel, load_of
 from dexflows.retry import RetryPolicy, seconds
-from dexflows.states import IdReusePolicy, StepDurability, StepMethod, StopType
+from dexflows.states import (
+    FlowTimeoutPolicy,
+    IdReusePolicy,
+    StepDurability,
+    StepMethod,
+    StopType,
+    WaitForFailure,
+)
+
+if TYPE_CHECKING:
+    from dexflows.decision import StepRef
 
 __all__ = [
     "FlowConfig",
@@ -47,6 +58,9 @@ class MethodOptions:
     locks: tuple[AttributeLock, ...]
     load_maps: tuple[AttributeMap[Any], ...]
     load_instances: tuple[AttributeMapInstance, ...]
+    load_channels: tuple[LoadedChannel, ...]
+    durability: StepDurability | None
+    heartbeat_timeout: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +68,9 @@ class StepOptions:
     """How a Step's handlers run; timeouts are seconds or timedeltas.
 
     With `execute_atomic` the handler runs inside the transaction that commits its result. `worker_target` is the
-    queue whose workers run the Step; None means the run's.
+    queue whose workers run the Step; None means the run's, as it does for a durability. With a `heartbeat_timeout` an
+    attempt fails that does not call `context.heartbeat` so often. `wait_for_failure` says what the last failure of
+    `wait_for` leads to; `on_execute_failure_proceed_to` names the Step that follows the last one of `execute`.
     """
 
     wait_for_method_timeout: float | timedelta = DEFAULT_METHOD_TIMEOUT
@@ -67,16 +83,29 @@ class StepOptions:
     execute_load_attribute_maps: tuple[AttributeMap[Any], ...] = ()
     wait_for_load_attribute_map_instances: tuple[AttributeMapInstance, ...] = ()
     execute_load_attribute_map_instances: tuple[AttributeMapInstance, ...] = ()
+    wait_for_load_channels: tuple[LoadedChannel, ...] = ()
+    execute_load_channels: tuple[LoadedChannel, ...] = ()
+    wait_for_durability: StepDurability | None = None
+    execute_durability: StepDurability | None = None
+    heartbeat_timeout: float | timedelta | None = None
+    wait_for_failure: WaitForFailure = WaitForFailure.FAIL_FLOW
+    recovery_step: StepRef | str | None = None
     execute_atomic: bool = False
     worker_target: str | None = None
 
     def __post_init__(self) -> None:
         _check_queue(self.worker_target)
-        for name in ("wait_for_method_timeout", "execute_method_timeout"):
+        for name in ("wait_for_method_timeout", "execute_method_timeout", "heartbeat_timeout"):
+            if getattr(self, name) is None and name == "heartbeat_timeout":
+                continue
             timeout = seconds(getattr(self, name), name)
             if timeout == 0:
                 raise ValueError(f"{name} must be more than 0 seconds")
             object.__setattr__(self, name, timeout)
+        for name in ("wait_for_durability", "execute_durability"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, StepDurability(getattr(self, name)))
+        object.__setattr__(self, "wait_for_failure", WaitForFailure(self.wait_for_failure))
         for each in fields(self):
             if each.default == () and not isinstance(getattr(self, each.name), tuple):
                 object.__setattr__(self, each.name, tuple(getattr(self, each.name)))
@@ -90,7 +119,14 @@ class StepOptions:
             locks=getattr(self, f"{prefix}_lock_attributes"),
             load_maps=getattr(self, f"{prefix}_load_attribute_maps"),
             load_instances=getattr(self, f"{prefix}_load_attribute_map_instances"),
+            load_channels=getattr(self, f"{prefix}_load_channels"),
+            durability=getattr(self, f"{prefix}_durability"),
+            heartbeat_timeout=cast("float | None", self.heartbeat_timeout),
         )
+
+    def on_execute_failure_proceed_to(self, step: StepRef) -> StepOptions:
+        """These options, with the Step that takes over, with the same input, when `execute` has failed for good."""
+        return replace(self, recovery_step=step)
 
     def to_json(self) -> dict[str, Any]:
         """The options that differ from the defaults, as plain JSON values."""
@@ -98,9 +134,11 @@ class StepOptions:
         return {name: _to_plain(value) for name, value in plain.items() if value != getattr(_DEFAULTS, name)}
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any], attributes: Mapping[str, AttributeDefinition]) -> StepOptions:
-        """The options that `to_json` wrote; `attributes` are the definitions of the Flow by name."""
-        return cls(**{name: _from_plain(name, value, attributes) for name, value in raw.items()})
+    def from_json(
+        cls, raw: Mapping[str, Any], definitions: Mapping[str, AttributeDefinition | ChannelDefinition]
+    ) -> StepOptions:
+        """The options that `to_json` wrote; `definitions` are the Attributes and Channels of the Flow by name."""
+        return cls(**{name: _from_plain(name, value, definitions) for name, value in raw.items()})
 
 
 _DEFAULTS = StepOptions()
@@ -116,21 +154,25 @@ def _to_plain(value: object) -> object:
             return {"name": value.definition.name, "instance": value.instance}
         case AttributeMap():
             return value.name
+        case Channel() | ChannelMap() | ChannelMapInstance():
+            return load_of(value)
         case tuple():
             return [_to_plain(item) for item in value]
         case _:
             return value
 
 
-def _from_plain(option: str, value: Any, attributes: Mapping[str, Any]) -> Any:
+def _from_plain(option: str, value: Any, definitions: Mapping[str, Any]) -> Any:
     if option.endswith("_retry"):
         return RetryPolicy.from_json(value)
     if option.endswith("_lock_attributes"):
-        return tuple(AttributeLock(attributes[raw["name"]], raw["instance"], raw["whole_map"]) for raw in value)
+        return tuple(AttributeLock(definitions[raw["name"]], raw["instance"], raw["whole_map"]) for raw in value)
     if option.endswith("_load_attribute_maps"):
-        return tuple(attributes[name] for name in value)
+        return tuple(definitions[name] for name in value)
     if option.endswith("_load_attribute_map_instances"):
-        return tuple(AttributeMapInstance(attributes[raw["name"]], raw["instance"]) for raw in value)
+        return tuple(AttributeMapInstance(definitions[raw["name"]], raw["instance"]) for raw in value)
+    if option.endswith("_load_channels"):
+        return tuple(ChannelMapInstance(definitions[n], i) if i else definitions[n] for n, i in value)
     return value
 
 
@@ -182,9 +224,17 @@ class InitialAttribute:
 
 @dataclass(frozen=True, kw_only=True)
 class StartFlowOptions:
-    """How a run starts."""
+    """How a run starts; durations are seconds or timedeltas.
+
+    `timeout` is the run's budget, and `timeout_policy` says what happens at its end; None means HANDLER where the Flow
+    has a `handle_timeout`, else FAIL. `start_delay` delays the start Step only.
+    """
 
     id_reuse_policy: IdReusePolicy = IdReusePolicy.DEFAULT
+    timeout: float | timedelta | None = None
+    timeout_policy: FlowTimeoutPolicy | None = None
+    timeout_handler_options: StepOptions | None = None
+    start_delay: float | timedelta = 0.0
     retry_policy: RetryPolicy | None = None
     config_override: FlowConfig = field(default_factory=FlowConfig)
     ignore_already_started: bool = False
@@ -193,6 +243,11 @@ class StartFlowOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id_reuse_policy", IdReusePolicy(self.id_reuse_policy))
+        object.__setattr__(self, "start_delay", seconds(self.start_delay, "start_delay"))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", seconds(self.timeout, "timeout"))
+        if self.timeout_policy is not None:
+            object.__setattr__(self, "timeout_policy", FlowTimeoutPolicy(self.timeout_policy))
 
     @overload
     def with_attribute(self, attribute: Attribute[T], value: T, /) -> StartFlowOptions: ...
@@ -222,10 +277,11 @@ class StopFlowOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RPCInvokeOptions:
-    """Locks and loads the caller adds to an RPC's own."""
+    """Locks and loads of map instances that the caller adds to an RPC's own."""
 
     lock_attribute_map_instances: tuple[AttributeLock, ...] = ()
     load_attribute_map_instances: tuple[AttributeMapInstance, ...] = ()
+    load_channel_map_instances: tuple[ChannelMapInstance, ...] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):

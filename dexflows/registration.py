@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dexflows.attribute import (
-    Attribute,
-    AttributeDefinition,
-    AttributeMap,
-    PersistenceSchema,
-)
+from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap
+from dexflows.channel import Channel, ChannelDefinition, ChannelMap
 from dexflows.codec import Codec
 from dexflows.decision import StepDecision
 from dexflows.errors import DexflowsError, FlowDefinitionError
 from dexflows.flow import MAX_RPC_TIMEOUT, Flow, RpcOptions, StepList
 from dexflows.options import StepOptions
 from dexflows.registry import FlowDefinition, RpcDefinition, StepDefinition
-from dexflows.scope import check_scope, check_step_scope
+from dexflows.schema import PersistenceDefinition, PersistenceSchema
+from dexflows.scope import check_channel_scope, check_scope, check_step_scope
 from dexflows.signatures import codec_at, generic_argument, read_handler, rpc_output_type
 from dexflows.step import Step
 from dexflows.wait import Wait
 
 __all__ = ["define_flow"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The definitions that a Flow's Steps and RPCs may name."""
+
+    attributes: Mapping[str, AttributeDefinition]
+    channels: Mapping[str, ChannelDefinition]
+
 
 MAX_NAME_LENGTH = 255
 _UNSTORABLE_SECRETS = (int, float, bool)
@@ -44,21 +51,25 @@ def define_flow(flow: Flow[Any]) -> FlowDefinition:
 
 
 def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
-    attributes = _attributes(flow.get_persistence_schema())
+    definitions = _definitions(flow.get_persistence_schema())
+    attributes = {name: each for name, each in definitions.items() if isinstance(each, Attribute | AttributeMap)}
+    channels = {name: each for name, each in definitions.items() if isinstance(each, Channel | ChannelMap)}
+    scope = Scope(attributes, channels)
     step_list = flow.get_steps()
     if not isinstance(step_list, StepList):
         raise FlowDefinitionError("get_steps must return a StepList")
     if len(step_list.start) > 1:
         raise FlowDefinitionError("more than one start Step")
-    steps = _steps((*step_list.start, *step_list.others), attributes)
+    steps = _steps((*step_list.start, *step_list.others), scope)
     start = next((each for each in steps.values() if each.step in step_list.start), None)
     return FlowDefinition(
         flow=flow,
         flow_type=flow_type,
         steps=MappingProxyType(steps),
         start_step=start,
-        rpcs=MappingProxyType(_rpcs(flow, attributes)),
+        rpcs=MappingProxyType(_rpcs(flow, scope)),
         attributes=MappingProxyType(attributes),
+        channels=MappingProxyType(channels),
         input_codec=_input_codec(flow, start),
     )
 
@@ -80,20 +91,23 @@ def _input_codec(flow: Flow[Any], start: StepDefinition | None) -> Codec[Any]:
     return start.input_codec
 
 
-def _attributes(schema: object) -> dict[str, AttributeDefinition]:
+def _definitions(schema: object) -> dict[str, PersistenceDefinition]:
     if not isinstance(schema, PersistenceSchema):
         raise FlowDefinitionError("get_persistence_schema must return a PersistenceSchema")
-    attributes: dict[str, AttributeDefinition] = {}
+    definitions: dict[str, PersistenceDefinition] = {}
     keys: dict[str, Any] = {}
     for each in schema.definitions:
-        if not isinstance(each, Attribute | AttributeMap):
-            raise FlowDefinitionError(f"the persistence schema holds {each!r}, which is no Attribute or AttributeMap")
-        if each.name in attributes:
+        if not isinstance(each, Attribute | AttributeMap | Channel | ChannelMap):
+            raise FlowDefinitionError(f"the persistence schema holds {each!r}, which is no Attribute or Channel")
+        if each.name in definitions:
             raise FlowDefinitionError(f"two persistence definitions are named {each.name!r}")
-        _check_attribute(each)
-        _check_index(each, keys)
-        attributes[each.name] = each
-    return attributes
+        if isinstance(each, Attribute | AttributeMap):
+            _check_attribute(each)
+            _check_index(each, keys)
+        else:
+            codec_at(each.type, repr(each))
+        definitions[each.name] = each
+    return definitions
 
 
 def _check_attribute(each: AttributeDefinition) -> None:
@@ -121,19 +135,19 @@ def _check_index(each: AttributeDefinition, keys: dict[str, Any]) -> None:
         raise FlowDefinitionError(f"{each!r}: index key {key!r} is both {keys[key]} and {each.index.type}")
 
 
-def _steps(listed: Iterable[Step[Any]], attributes: dict[str, AttributeDefinition]) -> dict[str, StepDefinition]:
+def _steps(listed: Iterable[Step[Any]], scope: Scope) -> dict[str, StepDefinition]:
     steps: dict[str, StepDefinition] = {}
     for step in listed:
         if not isinstance(step, Step):
             raise FlowDefinitionError(f"get_steps holds {step!r}, which is no instance of Step")
-        definition = _define_step(step, attributes)
+        definition = _define_step(step, scope)
         if definition.step_type in steps:
             raise FlowDefinitionError(f"two Steps have the Step type {definition.step_type!r}")
         steps[definition.step_type] = definition
     return steps
 
 
-def _define_step(step: Step[Any], attributes: dict[str, AttributeDefinition]) -> StepDefinition:
+def _define_step(step: Step[Any], scope: Scope) -> StepDefinition:
     step_type = _checked_name(step.get_step_type(), f"Step type of {type(step).__name__}")
     where = f"Step {step_type}"
     codec = _step_input(type(step).execute, StepDecision, f"{where}.execute")
@@ -146,7 +160,7 @@ def _define_step(step: Step[Any], attributes: dict[str, AttributeDefinition]) ->
     options = step.get_step_options()
     if not isinstance(options, StepOptions):
         raise FlowDefinitionError(f"{where}: get_step_options must return StepOptions")
-    check_step_scope(where, attributes, options)
+    check_step_scope(where, scope.attributes, scope.channels, options)
     return StepDefinition(step=step, step_type=step_type, input_codec=codec, has_wait_for=has_wait_for, options=options)
 
 
@@ -159,29 +173,32 @@ def _step_input(function: Callable[..., Any], returns: type, where: str) -> Code
     return codec_at(signature.input_type, f"{where}: input")
 
 
-def _rpcs(flow: Flow[Any], attributes: dict[str, AttributeDefinition]) -> dict[str, RpcDefinition]:
+def _rpcs(flow: Flow[Any], scope: Scope) -> dict[str, RpcDefinition]:
     rpcs: dict[str, RpcDefinition] = {}
     for method_name, function in inspect.getmembers(type(flow), inspect.isfunction):
         options = getattr(function, "__dexflows_rpc__", None)
         if not isinstance(options, RpcOptions):
             continue
-        definition = _define_rpc(options.name or method_name, function, options, attributes)
+        definition = _define_rpc(options.name or method_name, function, options, scope)
         if definition.name in rpcs:
             raise FlowDefinitionError(f"two RPCs are named {definition.name!r}")
         rpcs[definition.name] = definition
     return rpcs
 
 
-def _define_rpc(
-    name: str, function: Callable[..., Any], options: RpcOptions, attributes: dict[str, AttributeDefinition]
-) -> RpcDefinition:
+def _define_rpc(name: str, function: Callable[..., Any], options: RpcOptions, scope: Scope) -> RpcDefinition:
     where = f"RPC {_checked_name(name, 'RPC name')}"
     signature = read_handler(function, where)
     if not 0 < options.timeout <= MAX_RPC_TIMEOUT:
         raise FlowDefinitionError(f"{where}: timeout must be over 0 and at most {MAX_RPC_TIMEOUT:g} seconds")
     check_scope(
-        where, attributes, options.lock_attributes, options.load_attribute_maps, options.load_attribute_map_instances
+        where,
+        scope.attributes,
+        options.lock_attributes,
+        options.load_attribute_maps,
+        options.load_attribute_map_instances,
     )
+    check_channel_scope(where, scope.channels, options.load_channels)
     return RpcDefinition(
         name=name,
         function=function,
@@ -192,4 +209,5 @@ def _define_rpc(
         locks=options.lock_attributes,
         load_maps=options.load_attribute_maps,
         load_instances=options.load_attribute_map_instances,
+        load_channels=options.load_channels,
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from dexflows.attribute import AttributeDefinition, AttributeLock, AttributeMap, AttributeMapInstance, IndexType
+from dexflows.channel import ChannelDefinition, LoadedChannel
 from dexflows.codec import Codec
 from dexflows.decision import StepRef
 from dexflows.errors import FlowDefinitionError, InvalidRequestError, InvalidStepResultError
@@ -46,6 +47,7 @@ class RpcDefinition:
     locks: tuple[AttributeLock, ...]
     load_maps: tuple[AttributeMap[Any], ...]
     load_instances: tuple[AttributeMapInstance, ...]
+    load_channels: tuple[LoadedChannel, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +60,7 @@ class FlowDefinition:
     start_step: StepDefinition | None
     rpcs: Mapping[str, RpcDefinition]
     attributes: Mapping[str, AttributeDefinition]
+    channels: Mapping[str, ChannelDefinition]
     input_codec: Codec[Any]
 
     def resolve_step(self, step: StepRef) -> StepDefinition:
@@ -72,7 +75,7 @@ class FlowDefinition:
     def check_options(self, options: StepOptions) -> None:
         """Refuse a movement's options whose locks or loads are not of this Flow."""
         try:
-            check_step_scope("a movement's options", self.attributes, options)
+            check_step_scope("a movement's options", self.attributes, self.channels, options)
         except FlowDefinitionError as error:
             raise InvalidStepResultError(f"Flow {self.flow_type}: {error}") from error
 

@@ -6,18 +6,34 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeLock, AttributeMap, AttributeMapInstance
+from dexflows.channel import ChannelDefinition, ChannelMapInstance, LoadedChannel, load_of
 from dexflows.errors import FlowDefinitionError
 from dexflows.options import StepOptions
 from dexflows.states import StepMethod
 
-__all__ = ["check_scope", "check_step_scope"]
+__all__ = ["check_channel_scope", "check_scope", "check_step_scope"]
 
 
-def check_step_scope(where: str, attributes: Mapping[str, AttributeDefinition], options: StepOptions) -> None:
+def check_step_scope(
+    where: str,
+    attributes: Mapping[str, AttributeDefinition],
+    channels: Mapping[str, ChannelDefinition],
+    options: StepOptions,
+) -> None:
     """Check the locks and loads of both handlers of a Step."""
     for method in StepMethod:
         chosen = options.for_method(method)
         check_scope(f"{where}.{method}", attributes, chosen.locks, chosen.load_maps, chosen.load_instances)
+        check_channel_scope(f"{where}.{method}", channels, chosen.load_channels)
+
+
+def check_channel_scope(where: str, channels: Mapping[str, ChannelDefinition], loads: Iterable[LoadedChannel]) -> None:
+    """Check what a handler loads of Channels. Raises FlowDefinitionError."""
+    for each in loads:
+        name, _ = load_of(each)
+        definition = each.definition if isinstance(each, ChannelMapInstance) else each
+        if channels.get(name) is not definition:
+            raise FlowDefinitionError(f"{where} loads {definition!r}, which is not in the persistence schema")
 
 
 def check_scope(

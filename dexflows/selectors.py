@@ -3,20 +3,19 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Q
 
 from dexflows.attribute import Attribute, AttributeMap, AttributeMapInstance
-from dexflows.codec import codec_for
 from dexflows.conf import conf
-from dexflows.errors import DexflowsError, FlowNotFoundError
+from dexflows.errors import FlowNotFoundError
+from dexflows.flow_result import Completion, FlowResult
 from dexflows.models import AttributeValue, Run, StepExecution
 from dexflows.models.raw_json import raw_json
 from dexflows.states import RunStatus
 
-T = TypeVar("T")
 Selector = Attribute[Any] | AttributeMapInstance
 
 
@@ -30,40 +29,6 @@ class FlowInfo:
     status: RunStatus
     started_at: datetime
     closed_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Completion:
-    """One branch's output."""
-
-    step_type: str
-    step_execution_id: str
-    raw: str
-
-    def decode(self, output_type: type[T]) -> T:
-        """The output as its declared type. Raises ValueMappingError when it is none of that type."""
-        value: T = codec_for(output_type).decode(self.raw)
-        return value
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlowResult:
-    """How a run ended, or stands: its completions in the order in which the branches ended."""
-
-    status: RunStatus
-    error_type: str | None
-    error_message: str | None
-    completions: tuple[Completion, ...]
-
-    @property
-    def is_terminal(self) -> bool:
-        return self.status.is_closed
-
-    def single_output(self, output_type: type[T]) -> T:
-        """The output of the one branch that completed. Raises DexflowsError when there is not exactly one."""
-        if len(self.completions) != 1:
-            raise DexflowsError(f"the run is {self.status} with {len(self.completions)} completions, not one")
-        return self.completions[0].decode(output_type)
 
 
 def find_run(flow_id: str, run_id: UUID | None = None) -> Run:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["IdReusePolicy", "RunStatus", "StepDurability", "StepMethod", "StepState", "StopType"]
+__all__ = [
+    "FlowTimeoutPolicy",
+    "IdReusePolicy",
+    "RunStatus",
+    "StepDurability",
+    "StepMethod",
+    "StepState",
+    "StopType",
+    "SubFlowReusePolicy",
+    "WaitForFailure",
+]
 
 
 class RunStatus(StrEnum):
@@ -95,3 +105,34 @@ class StopType(StrEnum):
     """The run becomes TERMINATED."""
     FAIL = "FAIL"
     """The run becomes FAILED."""
+
+
+class FlowTimeoutPolicy(StrEnum):
+    """What happens to a run at its timeout."""
+
+    FAIL = "FAIL"
+    """The run becomes FAILED with the error type FLOW_TIMEOUT, and the Flow's retry policy applies."""
+    CANCEL = "CANCEL"
+    """The run becomes CANCELED and is not retried."""
+    HANDLER = "HANDLER"
+    """The Flow's `handle_timeout` runs once and decides."""
+
+
+class WaitForFailure(StrEnum):
+    """What the last failure of a `wait_for` handler leads to."""
+
+    FAIL_FLOW = "FAIL_FLOW"
+    """The run fails."""
+    PROCEED = "PROCEED"
+    """`execute` runs without having waited; `context.wait_for_method_failed()` tells it."""
+
+
+class SubFlowReusePolicy(StrEnum):
+    """What happens when a SubFlow's Flow ID has a run already, from an earlier run of its parent."""
+
+    ATTACH = "ATTACH"
+    """That run is waited for, or its result taken."""
+    RESTART_IF_PREVIOUS_EXITS_ABNORMALLY = "RESTART_IF_PREVIOUS_EXITS_ABNORMALLY"
+    """The same, but a run that failed, was canceled or was terminated is followed by a new one."""
+    ALWAYS_RESTART = "ALWAYS_RESTART"
+    """A new run starts; one that is running is terminated first."""

@@ -150,7 +150,7 @@ def _effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | N
 
 
 def _plan_with(flow: FlowDefinition, options: object) -> StepPlan:
-    return StepPlan.of(flow, StepOptions.from_json(options, flow.attributes))  # type: ignore[arg-type]
+    return StepPlan.of(flow, StepOptions.from_json(options, {**flow.attributes, **flow.channels}))  # type: ignore[arg-type]
 
 
 def _park(key: StepKey, flow: FlowDefinition | None) -> None:

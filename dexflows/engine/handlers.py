@@ -4,15 +4,15 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from asgiref.sync import async_to_sync
 
-from dexflows.buffer import AttributeBuffer
+from dexflows.buffer import AttributeBuffer, ChannelBuffer, QueuedMessage
 from dexflows.codec import encode_output
 from dexflows.conf import conf
-from dexflows.context import Context
+from dexflows.context import NOT_WAITED, Context
 from dexflows.decision import DecisionKind, StepDecision, StepMovement
 from dexflows.engine import transitions
 from dexflows.engine.claims import Claim
@@ -22,11 +22,27 @@ from dexflows.engine.timelimit import MethodTimeoutError, interrupt_after
 from dexflows.errors import InvalidStepResultError
 from dexflows.registry import FlowDefinition
 from dexflows.states import RunStatus, StepMethod
-from dexflows.wait import Wait
+from dexflows.wait import Wait, Waited
 
 logger = logging.getLogger(__name__)
 
-_rows = msgspec.json.Decoder(list[tuple[str, str, msgspec.Raw]])
+
+class _Row(msgspec.Struct, array_like=True):
+    name: str
+    instance: str
+    value: msgspec.Raw
+    seq: int | None = None
+    """Only messages have one."""
+
+
+class Buffers(TypedDict):
+    """The parts of a Context that hold a run's state."""
+
+    attributes: AttributeBuffer
+    channels: ChannelBuffer
+
+
+_rows = msgspec.json.Decoder(list[_Row])
 _locals = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -75,21 +91,38 @@ def run_handler(handler: Callable[..., Any], *arguments: Any) -> Any:
     return handler(*arguments)
 
 
-def buffer_of(flow: FlowDefinition, load: LoadSet, attributes: str) -> AttributeBuffer:
+def buffers_of(flow: FlowDefinition, load: LoadSet, state: str, waited: Waited = NOT_WAITED) -> Buffers:
     """What a handler sees of the state that `sql/load.sql` returned."""
-    loaded = {} if attributes == "[]" else {(n, i): raw for n, i, raw in _rows.decode(attributes)}
-    return AttributeBuffer(
+    loaded: dict[tuple[str, str], msgspec.Raw] = {}
+    queued: dict[tuple[str, str], list[QueuedMessage]] = {}
+    for row in _rows.decode(state) if state != "[]" else ():
+        if row.seq is None:
+            loaded[row.name, row.instance] = row.value
+        else:
+            queued.setdefault((row.name, row.instance), []).append((row.seq, row.value))
+    limit = conf().max_value_bytes
+    attributes = AttributeBuffer(
         schema=flow.attributes,
         loaded=loaded,
         loaded_maps=load.maps,
         loaded_instances=load.instances,
-        max_value_bytes=conf().max_value_bytes,
+        max_value_bytes=limit,
     )
+    channels = ChannelBuffer(
+        schema=flow.channels, loaded=queued, loads=load.channels, taken=waited.messages, max_value_bytes=limit
+    )
+    return {"attributes": attributes, "channels": channels}
 
 
 def effects_of(context: Context) -> Effects:
     """What a handler buffered."""
-    return Effects(writes=context.attributes.writes, events=tuple(context.events), local_writes=context.local_writes)
+    return Effects(
+        writes=context.attributes.writes,
+        published=tuple(context.channels.published),
+        deleted=tuple(context.channels.deleted),
+        events=tuple(context.events),
+        local_writes=context.local_writes,
+    )
 
 
 def _context(claim: Claim) -> Context:
@@ -97,7 +130,7 @@ def _context(claim: Claim) -> Context:
     return Context(
         flow_id=claim.flow_id,
         run_id=str(claim.key.run_id),
-        attributes=buffer_of(claim.flow, claim.method_plan.load, claim.attributes),
+        **buffers_of(claim.flow, claim.method_plan.load, claim.attributes),
         step_execution_id=claim.key.step_execution_id,
         from_step_execution_id=claim.from_step,
         attempt=claim.attempt,

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeLock, AttributeMap, AttributeMapInstance
+from dexflows.channel import ChannelLoad, LoadedChannel, load_of
 from dexflows.options import MethodOptions, StepOptions
 from dexflows.registry import FlowDefinition, StepDefinition
 from dexflows.states import StepMethod
@@ -81,6 +82,7 @@ class LoadSet:
 
     maps: frozenset[str]
     instances: frozenset[tuple[str, str]]
+    channels: frozenset[ChannelLoad]
     json: str | None
 
     @classmethod
@@ -89,10 +91,12 @@ class LoadSet:
         attributes: Mapping[str, AttributeDefinition],
         maps: Iterable[AttributeMap[Any]],
         instances: Iterable[AttributeMapInstance],
+        channels: Iterable[LoadedChannel] = (),
     ) -> "LoadSet":
         names = [name for name, definition in attributes.items() if isinstance(definition, Attribute)]
         whole = frozenset(each.name for each in maps)
         single = frozenset((each.definition.name, each.instance) for each in instances)
+        queues = frozenset(load_of(each) for each in channels)
         wanted: dict[str, Any] = {}
         if names:
             wanted["names"] = names
@@ -100,7 +104,9 @@ class LoadSet:
             wanted["maps"] = sorted(whole)
         if single:
             wanted["instances"] = sorted(single)
-        return cls(whole, single, msgspec.json.encode(wanted).decode() if wanted else None)
+        if queues:
+            wanted["channels"] = sorted(queues, key=lambda load: (load[0], load[1] or ""))
+        return cls(whole, single, queues, msgspec.json.encode(wanted).decode() if wanted else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,10 @@ class MethodPlan:
     def to_json(self) -> dict[str, Any]:
         load = msgspec.Raw((self.load.json or "null").encode())
         plan: dict[str, Any] = {"timeout": self.options.timeout, "load": load}
+        if self.options.durability is not None:
+            plan["durability"] = self.options.durability
+        if self.options.heartbeat_timeout is not None:
+            plan["heartbeat"] = self.options.heartbeat_timeout
         if self.locks.exclusive:
             plan |= {"x": self.locks.exclusive, "s": self.locks.shared}
         return plan
@@ -134,7 +144,7 @@ class StepPlan:
 
 
 def _method_plan(flow: FlowDefinition, options: MethodOptions) -> MethodPlan:
-    load = LoadSet.of(flow.attributes, options.load_maps, options.load_instances)
+    load = LoadSet.of(flow.attributes, options.load_maps, options.load_instances, options.load_channels)
     return MethodPlan(options, LockSet.of(options.locks), load)
 
 

@@ -45,6 +45,8 @@ class Effects:
     """What a handler buffered, as raw JSON."""
 
     writes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    published: tuple[tuple[tuple[str, str], str], ...] = ()
+    deleted: tuple[tuple[tuple[str, str], int], ...] = ()
     events: tuple[tuple[str, str], ...] = ()
     local_writes: Mapping[str, str] = field(default_factory=dict)
 
@@ -52,6 +54,10 @@ class Effects:
         effects: dict[str, Any] = {}
         if self.writes:
             effects["writes"] = [(*key, raw(value)) for key, value in self.writes.items()]
+        if self.published:
+            effects["published"] = [(*key, raw(value)) for key, value in self.published]
+        if self.deleted:
+            effects["deleted"] = [(*key, seq) for key, seq in self.deleted]
         if self.events:
             effects["events"] = [(kind, raw(value)) for kind, value in self.events]
         if self.local_writes:

@@ -39,7 +39,7 @@ from dexflows.conf import conf
 from dexflows.context import Context
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.handler_thread import call_within
-from dexflows.engine.handlers import buffer_of, effects_of, movement_of, run_handler
+from dexflows.engine.handlers import buffers_of, effects_of, movement_of, run_handler
 from dexflows.engine.keys import LoadSet, LockSet, step_keys
 from dexflows.engine.outcomes import Effects, detail_of, is_restartable
 from dexflows.engine.transitions import as_json
@@ -56,7 +56,7 @@ from dexflows.errors import (
 from dexflows.options import RPCInvokeOptions
 from dexflows.registry import FlowDefinition, RpcDefinition
 from dexflows.rpc_result import RPCResult
-from dexflows.scope import check_scope
+from dexflows.scope import check_channel_scope, check_scope
 from dexflows.states import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -119,11 +119,13 @@ class Invocation:
         named = (options.lock_attribute_map_instances, (), options.load_attribute_map_instances)
         try:
             check_scope(f"the call of {rpc.name}", flow.attributes, *named)
+            check_channel_scope(f"the call of {rpc.name}", flow.channels, options.load_channel_map_instances)
         except FlowDefinitionError as error:
             raise InvalidRequestError(f"Flow {flow.flow_type}: {error}") from error
         locks = LockSet.of((*rpc.locks, *options.lock_attribute_map_instances))
         instances = (*rpc.load_instances, *options.load_attribute_map_instances)
-        load = LoadSet.of(flow.attributes, rpc.load_maps, instances)
+        channels = (*rpc.load_channels, *options.load_channel_map_instances)
+        load = LoadSet.of(flow.attributes, rpc.load_maps, instances, channels)
         return cls(flow, rpc, flow_id, run_id, arguments, locks, load)
 
 
@@ -291,7 +293,7 @@ def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -
     context = Context(
         flow_id=call.flow_id,
         run_id=str(opened.run_id),
-        attributes=buffer_of(call.flow, call.load, opened.attributes),
+        **buffers_of(call.flow, call.load, opened.attributes),
     )
     _held.set((*_held.get(), (opened.run_id, call.locks)))
     try:

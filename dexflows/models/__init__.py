@@ -1,12 +1,15 @@
 """The tables: one module each, with its constraints. Only `dexflows.engine` writes to them."""
 
 from dexflows.models.attribute import AttributeValue
+from dexflows.models.channel_message import QueuedMessage
 from dexflows.models.event import Event
 from dexflows.models.lock_hold import LockHold
 from dexflows.models.lock_wait import LockWait
 from dexflows.models.run import Run
 from dexflows.models.step_execution import StepExecution
-from dexflows.models.views import AttributeRecord, EventRecord, LockHolder, LockWaiter, StepRecord
+from dexflows.models.sub_flow import SubFlowLink
+from dexflows.models.timer_skip import TimerSkip
+from dexflows.models.views import AttributeRecord, EventRecord, LockHolder, LockWaiter, MessageRecord, StepRecord
 
 __all__ = [
     "AttributeRecord",
@@ -17,7 +20,11 @@ __all__ = [
     "LockHolder",
     "LockWait",
     "LockWaiter",
+    "MessageRecord",
+    "QueuedMessage",
     "Run",
     "StepExecution",
     "StepRecord",
+    "SubFlowLink",
+    "TimerSkip",
 ]

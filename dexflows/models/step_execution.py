@@ -5,15 +5,17 @@ from django.db.models import F, Q
 
 from dexflows.states import StepMethod, StepState
 
-DUE_STATES = (StepState.QUEUED, StepState.BACKOFF, StepState.WAITING_FOR_LOCK)
+DUE_STATES = (StepState.QUEUED, StepState.WAITING, StepState.BACKOFF, StepState.WAITING_FOR_LOCK)
 
 
 class StepExecution(models.Model):
     """A Step execution: `step_type-number` within its run.
 
     `token` proves the right to settle the current attempt; a new one is made at each claim. `due_at` is when a
-    sweep has to look at the row again: the end of a backoff, or the time by which a doorbell should have been heard.
-    What each state says about its columns is one CHECK, `dexflows_step_state` (migration 0002).
+    sweep has to look at the row again: the end of a backoff, the next timer of a wait, or the time by which a doorbell
+    should have been heard. `wait` is what the execution waits or waited for, `waited` what that came to, `recovery`
+    the failure that it is to make good, `heartbeat` the last one's value. What each state says about its columns is
+    in two CHECKs, `dexflows_step_state` (migration 0002) and `dexflows_step_waits` (0006).
     """
 
     pk = models.CompositePrimaryKey("run_id", "step_type", "number")
@@ -37,6 +39,10 @@ class StepExecution(models.Model):
     options = models.JSONField(null=True)
     plan = models.JSONField(null=True)
     locals = models.JSONField(null=True)
+    wait = models.JSONField(null=True)
+    waited = models.JSONField(null=True)
+    recovery = models.JSONField(null=True)
+    heartbeat = models.JSONField(null=True)
     failure = models.JSONField(null=True)
     output = models.JSONField(null=True)
     created_at = models.DateTimeField()
@@ -50,7 +56,7 @@ class StepExecution(models.Model):
             models.Index(
                 F("due_at"),
                 name="dexflows_step_due_at",
-                condition=Q(state__in=[s.value for s in DUE_STATES]),
+                condition=Q(state__in=[s.value for s in DUE_STATES], due_at__isnull=False),
             ),
             models.Index(fields=["run_id"], name="dexflows_step_open", condition=Q(closed_at__isnull=True)),
             models.Index(

@@ -51,7 +51,7 @@ class StepRecord(Record):
     run_id = models.UUIDField("run ID")
     step_type = models.CharField(max_length=255)
     number = models.IntegerField()
-    flow_id = models.CharField("Flow ID", max_length=255)
+    flow_id = models.CharField("Flow ID", max_length=1024)
     flow_type = models.CharField("Flow type", max_length=255)
     queue = models.CharField(max_length=255)
     method = models.CharField(max_length=8)
@@ -65,6 +65,10 @@ class StepRecord(Record):
     input = models.JSONField(null=True)
     options = models.JSONField(null=True)
     locals = models.JSONField(null=True)
+    wait = models.JSONField(null=True)
+    waited = models.JSONField(null=True)
+    recovery = models.JSONField(null=True)
+    heartbeat = models.JSONField(null=True)
     failure = models.JSONField(null=True)
     output = models.JSONField(null=True)
     created_at = models.DateTimeField()
@@ -95,7 +99,7 @@ class AttributeRecord(Record):
     name = models.CharField(max_length=255)
     instance = models.TextField()
     entry = models.TextField()
-    flow_id = models.CharField("Flow ID", max_length=255)
+    flow_id = models.CharField("Flow ID", max_length=1024)
     flow_type = models.CharField("Flow type", max_length=255)
     value = models.JSONField()
     updated_at = models.DateTimeField()
@@ -119,6 +123,39 @@ class AttributeRecord(Record):
         if "\x00" in "".join(parts):
             raise ValueError("no name holds a NUL")
         return dict(zip(("name", "instance", "entry"), parts, strict=True))
+
+
+class MessageRecord(Record):
+    """A message that waits in a Channel, `run_id:["name","instance",seq]`."""
+
+    run_id = models.UUIDField("run ID")
+    name = models.CharField("Channel", max_length=255)
+    instance = models.TextField()
+    seq = models.BigIntegerField("message ID")
+    flow_id = models.CharField("Flow ID", max_length=1024)
+    flow_type = models.CharField("Flow type", max_length=255)
+    value = models.JSONField()
+    published_at = models.DateTimeField()
+
+    objects = RecordQuerySet.as_manager()
+
+    class Meta:
+        managed = False
+        db_table = "dexflows_v1_message"
+        verbose_name = "message"
+
+    def __str__(self) -> str:
+        return f"{physical_name(self.name, self.instance)} {self.seq}"
+
+    @staticmethod
+    def parse_rest(rest: str) -> dict[str, Any]:
+        """The primary key behind the JSON list. Raises ValueError."""
+        name, instance, seq = json.loads(rest)
+        if not (isinstance(name, str) and isinstance(instance, str) and type(seq) is int and abs(seq) < 2**63):
+            raise ValueError("not a name, an instance and a number")
+        if "\x00" in name + instance:
+            raise ValueError("no name holds a NUL")
+        return {"name": name, "instance": instance, "seq": seq}
 
 
 class EventRecord(Record):
@@ -155,7 +192,7 @@ class LockHolder(Record):
     map_key = models.TextField(null=True)
     step_type = models.CharField(max_length=255)
     number = models.IntegerField()
-    flow_id = models.CharField("Flow ID", max_length=255)
+    flow_id = models.CharField("Flow ID", max_length=1024)
     flow_type = models.CharField("Flow type", max_length=255)
     acquired_at = models.DateTimeField()
 
@@ -191,7 +228,7 @@ class LockWaiter(Record):
     exclusive: ArrayField[list[str], list[str]] = ArrayField(models.TextField(), verbose_name="locks")
     shared: ArrayField[list[str], list[str]] = ArrayField(models.TextField())
     ticket = models.BigIntegerField()
-    flow_id = models.CharField("Flow ID", max_length=255)
+    flow_id = models.CharField("Flow ID", max_length=1024)
     flow_type = models.CharField("Flow type", max_length=255)
     waiting_since = models.DateTimeField()
 

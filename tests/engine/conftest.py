@@ -11,7 +11,20 @@ from dexflows.registry import registry
 from tests.engine.kit import CollectingDoorbell, Lab
 
 TABLES = (
-    *(f"dexflows_{table}" for table in ("run", "step_execution", "attribute", "lock_hold", "lock_wait", "event")),
+    *(
+        f"dexflows_{table}"
+        for table in (
+            "run",
+            "step_execution",
+            "attribute",
+            "lock_hold",
+            "lock_wait",
+            "event",
+            "channel_message",
+            "timer_skip",
+            "sub_flow",
+        )
+    ),
     "auth_group",
 )
 
