@@ -31,8 +31,13 @@ class StepKey:
 
 
 def step_keys(run_id: UUID, rings: str) -> list[StepKey]:
-    """Read what the SQL functions return as references: [[flow type, step type, number, queue], ...]."""
-    return [] if rings == "[]" else [StepKey(run_id, *row) for row in msgspec.json.decode(rings)]
+    """Read what the SQL functions return as references: [[flow type, step type, number, queue], ...].
+
+    A reference to a Step of another run than `run_id` has that run's ID as a fifth part.
+    """
+    if rings == "[]":
+        return []
+    return [StepKey(UUID(row[4]) if len(row) > 4 else run_id, *row[:4]) for row in msgspec.json.decode(rings)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
--- Closes a run: its open Step executions are canceled, its locks and waiters go. The caller holds the run's gate
--- exclusively and its row FOR UPDATE, and has seen status RUNNING.
+-- Closes a run: its open Step executions are canceled, its locks and waiters go; returns whom to ring (see
+-- `keys.step_keys`). The caller holds the run's gate exclusively and its row FOR UPDATE, and has seen status RUNNING.
 CREATE OR REPLACE FUNCTION dexflows_close(
     p_run uuid, p_status text, p_error_type text, p_error_message text, p_now timestamptz
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE dexflows_run SET status = p_status, closed_at = p_now, error_type = p_error_type,
         error_message = p_error_message
@@ -16,5 +16,6 @@ BEGIN
     VALUES (p_run, nextval('dexflows_event_seq'), p_now, 'FLOW_' || p_status, NULL,
         CASE WHEN p_error_type IS NOT NULL
             THEN jsonb_build_object('error_type', p_error_type, 'error_message', p_error_message) END);
+    RETURN '[]';
 END
 $$;

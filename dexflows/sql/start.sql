@@ -9,6 +9,7 @@ DECLARE
     v_latest dexflows_run;
     v_now timestamptz;
     v_policy text := p ->> 'policy';
+    v_rings jsonb := '[]';
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(p ->> 'flow_id', 3));
     SELECT * INTO v_latest FROM dexflows_run r WHERE r.flow_id = p ->> 'flow_id'
@@ -17,7 +18,7 @@ BEGIN
         PERFORM pg_advisory_xact_lock(dexflows_gate(v_latest.run_id));
         SELECT * INTO v_latest FROM dexflows_run r WHERE r.run_id = v_latest.run_id FOR UPDATE;
         IF v_latest.status = 'RUNNING' THEN
-            PERFORM dexflows_close(v_latest.run_id, 'TERMINATED', NULL, 'replaced by a new run', dexflows_now());
+            v_rings := dexflows_close(v_latest.run_id, 'TERMINATED', NULL, 'replaced by a new run', dexflows_now());
         END IF;
     ELSIF v_latest.run_id IS NOT NULL AND (
         v_latest.status = 'RUNNING'
@@ -34,7 +35,6 @@ BEGIN
     started := true;
     run_id := dexflows_uuid7(v_now);
     request_id := p ->> 'request_id';
-    rings := '[]';
     INSERT INTO dexflows_run (run_id, flow_id, run_number, flow_type, status, queue, request_id, input, config,
         started_at)
     VALUES (dexflows_start.run_id, p ->> 'flow_id', coalesce(v_latest.run_number, 0) + 1, p ->> 'flow_type', 'RUNNING',
@@ -45,7 +45,9 @@ BEGIN
         PERFORM dexflows_apply_effects(dexflows_start.run_id, NULL, p -> 'effects', v_now);
     END IF;
     IF p ? 'movements' THEN
-        rings := dexflows_create_steps(dexflows_start.run_id, p ->> 'flow_type', p -> 'movements', NULL, v_now);
+        v_rings := v_rings
+            || dexflows_create_steps(dexflows_start.run_id, p ->> 'flow_type', p -> 'movements', NULL, v_now);
     END IF;
+    rings := v_rings::text;
 END
 $$;

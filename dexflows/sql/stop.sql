@@ -2,7 +2,7 @@
 -- Locks: gate (exclusive) -> run -> steps.
 CREATE OR REPLACE FUNCTION dexflows_stop(
     p_flow_id text, p_run uuid, p_status text, p_error_type text, p_error_message text,
-    OUT outcome text, OUT run_id uuid, OUT status text
+    OUT outcome text, OUT run_id uuid, OUT status text, OUT rings text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -18,7 +18,7 @@ BEGIN
         outcome := 'closed';
         RETURN;
     END IF;
-    PERFORM dexflows_close(dexflows_stop.run_id, p_status, p_error_type, p_error_message, dexflows_now());
+    rings := dexflows_close(dexflows_stop.run_id, p_status, p_error_type, p_error_message, dexflows_now())::text;
     outcome := 'stopped';
     status := p_status;
 END
