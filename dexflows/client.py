@@ -18,7 +18,6 @@ from django.db import transaction
 
 from dexflows import selectors
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
-from dexflows.buffer import AttributeBuffer
 from dexflows.conf import conf
 from dexflows.engine import closing, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
@@ -40,6 +39,8 @@ Looks: TypeAlias = Generator[float, None, R]
 """Yields the seconds until the next look, and returns the result."""
 
 MAX_ID_LENGTH = 255
+MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
+"""Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
 FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 FIRST_POLL, LAST_POLL = 0.002, 0.5
 
@@ -83,23 +84,11 @@ class Client:
         Attribute of the wrong type, InvalidRequestError for a bad Flow ID or an option without effect so far.
         """
         options = options or StartFlowOptions()
-        _check_available(options)
-        definition = registry.definition_of(flow)
-        writes = _writes(definition, [(a.definition, a.instance, a.value) for a in options.initial_attributes])
+        payload = starting.start_payload(registry.definition_of(flow), input, options)
         _check_id("Flow ID", flow_id)
         if options.request_id is not None:
             _check_id("request ID", options.request_id)
-        started = rpc.restarting(
-            lambda: starting.start(
-                definition,
-                flow_id,
-                input,
-                policy=options.id_reuse_policy,
-                request_id=options.request_id,
-                config=options.config_override.to_json(),
-                writes={key: value for key, value in writes.items() if value is not None},
-            )
-        )
+        started = rpc.restarting(lambda: starting.start(flow_id, payload, options))
         same_request = options.request_id is None or options.request_id == started.request_id
         if not started.started and not (options.ignore_already_started and same_request):
             raise FlowAlreadyStartedError(flow_id, str(started.run_id))
@@ -200,29 +189,20 @@ class Client:
                 definition = registry.get(opened.flow_type)
                 if definition is None:
                     raise InvalidRequestError(f"Flow type {opened.flow_type} is not known to the running code")
-                rpc.store(opened, Effects(writes=_writes(definition, parts)))
+                rpc.store(opened, Effects(writes=starting.encoded_writes(definition, parts)))
 
         rpc.restarting(write)
 
 
-def _check_available(options: StartFlowOptions) -> None:
-    """Refuse what this version would take without doing it."""
-    config = options.config_override
-    given = {
-        "retry_policy": options.retry_policy,
-        "retention": config.retention,
-        "history_limit": config.history_limit,
-        "attribute_store_names": config.attribute_store_names,
-    }
-    if ineffective := [name for name, value in given.items() if value is not None]:
-        raise InvalidRequestError(f"not available in this version: {', '.join(ineffective)}")
-
-
 def _check_id(what: str, value: object) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_LENGTH:
-        raise InvalidRequestError(f"{what} must be a text of 1 to {MAX_ID_LENGTH} characters, not {str(value)[:80]!r}")
+    of_sub_flow = what == "Flow ID" and isinstance(value, str) and value.startswith("SubFlow:")
+    longest = MAX_SUB_FLOW_ID if of_sub_flow else MAX_ID_LENGTH
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise InvalidRequestError(f"{what} must be a text of 1 to {longest} characters, not {str(value)[:80]!r}")
     if FORBIDDEN_IN_ID.search(value):
         raise InvalidRequestError(f"{what} must not contain '/', control characters or lone surrogates: {value!r}")
+    if len(value.encode()) > MAX_SUB_FLOW_BYTES:
+        raise InvalidRequestError(f"{what} must take at most {MAX_SUB_FLOW_BYTES} bytes, not {value[:80]!r}")
 
 
 def _run_id(value: str | None) -> UUID | None:
@@ -261,17 +241,6 @@ def _write(write: tuple[Any, ...]) -> tuple[AttributeDefinition, str, object]:
     if isinstance(attribute, AttributeMap) and len(write) == 3:
         return attribute, attribute.load(write[1]).instance, write[2]
     raise InvalidRequestError("a write is (attribute, value) or (attribute_map, instance, value)")
-
-
-def _writes(
-    definition: FlowDefinition, parts: list[tuple[AttributeDefinition, str, object]]
-) -> dict[tuple[str, str], str | None]:
-    buffer = AttributeBuffer(schema=definition.attributes, max_value_bytes=conf().max_value_bytes)
-    for attribute, instance, value in parts:
-        if definition.attributes.get(attribute.name) is not attribute:
-            raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {definition.flow_type}")
-        buffer.set(attribute, value, instance)
-    return buffer.writes
 
 
 def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:
