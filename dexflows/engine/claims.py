@@ -72,6 +72,8 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
     row = transitions.claim(key, worker.name, plan_of(flow, step).json)
     if row.outcome == "rpc":
         row = transitions.claim(key, worker.name, plan_of(flow, step).json)
+    if row.outcome == "later":
+        worker.due_in(row.elapsed)
     if row.outcome != "claimed":
         return None
     plan, fault = _effective_plan(flow, step, row.options)

@@ -16,9 +16,10 @@ from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.handlers import movement_of
 from dexflows.engine.keys import step_keys
 from dexflows.engine.outcomes import Effects, raw
-from dexflows.errors import InvalidRequestError
+from dexflows.errors import InvalidRequestError, InvalidStepResultError
 from dexflows.options import FlowConfig, StartFlowOptions
 from dexflows.registry import FlowDefinition
+from dexflows.states import FlowTimeoutPolicy
 
 START = "SELECT * FROM dexflows_start(%s::jsonb)"
 
@@ -62,6 +63,9 @@ def start_payload(flow: FlowDefinition, input: object, options: StartFlowOptions
     if flow.start_step is not None:
         movement = movement_of(flow, StepMovement.of(flow.start_step.step, input), queue)
         payload["movements"] = [movement.to_payload()]
+    policy = _timeout_policy(flow, options)
+    if options.timeout is not None:
+        payload["timeout"] = {"seconds": options.timeout, "policy": policy, **_timeout_movement(flow, options, queue)}
     if options.start_delay:
         payload["delay"] = options.start_delay
     if options.retry_policy is not None:
@@ -69,6 +73,26 @@ def start_payload(flow: FlowDefinition, input: object, options: StartFlowOptions
     if options.start_delay or options.retry_policy is not None:
         payload["ring_within"] = conf().sweep_seconds
     return payload
+
+
+def _timeout_policy(flow: FlowDefinition, options: StartFlowOptions) -> FlowTimeoutPolicy:
+    if options.timeout_policy is FlowTimeoutPolicy.HANDLER and flow.timeout_step is None:
+        raise InvalidRequestError(
+            f"timeout_policy is HANDLER, but Flow {flow.flow_type} has no handle_timeout: override it, or take another"
+        )
+    default = FlowTimeoutPolicy.FAIL if flow.timeout_step is None else FlowTimeoutPolicy.HANDLER
+    return options.timeout_policy or default
+
+
+def _timeout_movement(flow: FlowDefinition, options: StartFlowOptions, queue: str) -> dict[str, Any]:
+    """The Step that handles the timeout, to be created when that comes."""
+    if flow.timeout_step is None:
+        return {}
+    movement = StepMovement.of(flow.timeout_step.step, options=options.timeout_handler_options)
+    try:
+        return {"movement": movement_of(flow, movement, queue).to_payload()}
+    except InvalidStepResultError as error:
+        raise InvalidRequestError(f"timeout_handler_options: {error}") from error
 
 
 def check_config(config: FlowConfig) -> None:
