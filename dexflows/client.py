@@ -19,14 +19,14 @@ from django.db import transaction
 from dexflows import selectors
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
 from dexflows.conf import conf
-from dexflows.engine import closing, rpc, starting
+from dexflows.engine import closing, configuring, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
 from dexflows.flow import Flow
 from dexflows.flow_result import FlowResult
 from dexflows.models import Run
-from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
+from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
 
@@ -130,6 +130,7 @@ class Client:
     ) -> "Looks[FlowResult]":
         """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
 
+        A failed run that is retried is followed to the last one, unless `run_id` asks for that very run.
         Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
         """
         _check_id("Flow ID", flow_id)
@@ -137,9 +138,9 @@ class Client:
         pause, given = FIRST_POLL, _run_id(run_id)
         while True:
             run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
-            if result.is_terminal:
+            if result.is_terminal and (run_id is not None or run.retried_by is None):
                 return result
-            given = run.run_id
+            given = run.retried_by or run.run_id
             left = LAST_POLL if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
@@ -152,6 +153,18 @@ class Client:
         _check_id("Flow ID", flow_id)
         given = _run_id(run_id)
         rpc.restarting(lambda: closing.stop(flow_id, given, options.type, options.reason))
+
+    def update_flow_config(self, flow_id: str, config: FlowConfig, *, run_id: str | None = None) -> None:
+        """Change the settings of the running run that are not None; one round trip.
+
+        With another `worker_target` its open Steps move to that queue too, but those that name a queue of their own.
+        Raises FlowNotActiveOrNotFoundError, and InvalidRequestError for a setting without effect so far.
+        """
+        _check_id("Flow ID", flow_id)
+        if not isinstance(config, FlowConfig):
+            raise InvalidRequestError(f"update_flow_config takes a FlowConfig, not {config!r}")
+        given = _run_id(run_id)
+        rpc.restarting(lambda: configuring.update_config(flow_id, given, config))
 
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None

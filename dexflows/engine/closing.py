@@ -34,11 +34,16 @@ def stop(flow_id: str, run_id: UUID | None, stop_type: StopType, reason: str) ->
     """Close the running run. Raises FlowNotActiveOrNotFoundError when there is none."""
     arguments = (flow_id, run_id, _STATUS[stop_type], f"STOPPED_{stop_type}", clean(reason))
     outcome, stopped, status, rings = sql.call(conf().database, STOP, arguments)[0]
+    check_running(flow_id, outcome, stopped, status)
+    ring_after_commit(step_keys(stopped, rings))
+
+
+def check_running(flow_id: str, outcome: str, run_id: UUID | None, status: str | None) -> None:
+    """Raise FlowNotActiveOrNotFoundError for the outcomes 'missing' and 'closed' of a change from outside."""
     if outcome == "missing":
         raise FlowNotActiveOrNotFoundError(f"there is no run of Flow {flow_id!r}")
     if outcome == "closed":
-        raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is not running: its run {stopped} is {status}")
-    ring_after_commit(step_keys(stopped, rings))
+        raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is not running: its run {run_id} is {status}")
 
 
 def time_out(limit: int) -> int:

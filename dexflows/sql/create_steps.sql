@@ -8,7 +8,8 @@ DECLARE
     v_created jsonb;
 BEGIN
     WITH movement AS (
-        SELECT m.value, m.position, m.value ->> 'step_type' AS step_type, m.value ->> 'queue' AS queue,
+        SELECT m.value, m.position, m.value ->> 'step_type' AS step_type,
+            coalesce(m.value ->> 'queue', (SELECT r.queue FROM dexflows_run r WHERE r.run_id = p_run)) AS queue,
             row_number() OVER (PARTITION BY m.value ->> 'step_type' ORDER BY m.position) + coalesce((
                 SELECT max(s.number) FROM dexflows_step_execution s
                 WHERE s.run_id = p_run AND s.step_type = m.value ->> 'step_type'), 0) AS number
