@@ -18,17 +18,17 @@ from django.db import transaction
 
 from dexflows import selectors
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
-from dexflows.buffer import AttributeBuffer, ChannelBuffer
+from dexflows.buffer import ChannelBuffer
 from dexflows.channel import Channel, ChannelDefinition
 from dexflows.conf import conf
-from dexflows.engine import closing, messages, rpc, starting
+from dexflows.engine import closing, configuring, messages, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
 from dexflows.flow import Flow
 from dexflows.flow_result import FlowResult
 from dexflows.models import Run
-from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
+from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
 from dexflows.targets import StepExecutionId, TimerId
@@ -42,6 +42,8 @@ Looks: TypeAlias = Generator[float, None, R]
 """Yields the seconds until the next look, and returns the result."""
 
 MAX_ID_LENGTH = 255
+MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
+"""Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
 FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 FIRST_POLL, LAST_POLL = 0.002, 0.5
 
@@ -85,23 +87,11 @@ class Client:
         Attribute of the wrong type, InvalidRequestError for a bad Flow ID or an option without effect so far.
         """
         options = options or StartFlowOptions()
-        _check_available(options)
-        definition = registry.definition_of(flow)
-        writes = _writes(definition, [(a.definition, a.instance, a.value) for a in options.initial_attributes])
+        payload = starting.start_payload(registry.definition_of(flow), input, options)
         _check_id("Flow ID", flow_id)
         if options.request_id is not None:
             _check_id("request ID", options.request_id)
-        started = rpc.restarting(
-            lambda: starting.start(
-                definition,
-                flow_id,
-                input,
-                policy=options.id_reuse_policy,
-                request_id=options.request_id,
-                config=options.config_override.to_json(),
-                writes={key: value for key, value in writes.items() if value is not None},
-            )
-        )
+        started = rpc.restarting(lambda: starting.start(flow_id, payload, options))
         same_request = options.request_id is None or options.request_id == started.request_id
         if not started.started and not (options.ignore_already_started and same_request):
             raise FlowAlreadyStartedError(flow_id, str(started.run_id))
@@ -143,6 +133,7 @@ class Client:
     ) -> "Looks[FlowResult]":
         """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
 
+        A failed run that is retried is followed to the last one, unless `run_id` asks for that very run.
         Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
         """
         _check_id("Flow ID", flow_id)
@@ -150,9 +141,9 @@ class Client:
         pause, given = FIRST_POLL, _run_id(run_id)
         while True:
             run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
-            if result.is_terminal:
+            if result.is_terminal and (run_id is not None or run.retried_by is None):
                 return result
-            given = run.run_id
+            given = run.retried_by or run.run_id
             left = LAST_POLL if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
@@ -187,6 +178,18 @@ class Client:
         _check_id("Flow ID", flow_id)
         given = _run_id(run_id)
         rpc.restarting(lambda: messages.skip_timer(flow_id, given, step_execution_id, timer_id))
+
+    def update_flow_config(self, flow_id: str, config: FlowConfig, *, run_id: str | None = None) -> None:
+        """Change the settings of the running run that are not None; one round trip.
+
+        With another `worker_target` its open Steps move to that queue too, but those that name a queue of their own.
+        Raises FlowNotActiveOrNotFoundError, and InvalidRequestError for a setting without effect so far.
+        """
+        _check_id("Flow ID", flow_id)
+        if not isinstance(config, FlowConfig):
+            raise InvalidRequestError(f"update_flow_config takes a FlowConfig, not {config!r}")
+        given = _run_id(run_id)
+        rpc.restarting(lambda: configuring.update_config(flow_id, given, config))
 
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
@@ -224,29 +227,20 @@ class Client:
                 definition = registry.get(opened.flow_type)
                 if definition is None:
                     raise InvalidRequestError(f"Flow type {opened.flow_type} is not known to the running code")
-                rpc.store(opened, Effects(writes=_writes(definition, parts)))
+                rpc.store(opened, Effects(writes=starting.encoded_writes(definition, parts)))
 
         rpc.restarting(write)
 
 
-def _check_available(options: StartFlowOptions) -> None:
-    """Refuse what this version would take without doing it."""
-    config = options.config_override
-    given = {
-        "retry_policy": options.retry_policy,
-        "retention": config.retention,
-        "history_limit": config.history_limit,
-        "attribute_store_names": config.attribute_store_names,
-    }
-    if ineffective := [name for name, value in given.items() if value is not None]:
-        raise InvalidRequestError(f"not available in this version: {', '.join(ineffective)}")
-
-
 def _check_id(what: str, value: object) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_LENGTH:
-        raise InvalidRequestError(f"{what} must be a text of 1 to {MAX_ID_LENGTH} characters, not {str(value)[:80]!r}")
+    of_sub_flow = what == "Flow ID" and isinstance(value, str) and value.startswith("SubFlow:")
+    longest = MAX_SUB_FLOW_ID if of_sub_flow else MAX_ID_LENGTH
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise InvalidRequestError(f"{what} must be a text of 1 to {longest} characters, not {str(value)[:80]!r}")
     if FORBIDDEN_IN_ID.search(value):
         raise InvalidRequestError(f"{what} must not contain '/', control characters or lone surrogates: {value!r}")
+    if len(value.encode()) > MAX_SUB_FLOW_BYTES:
+        raise InvalidRequestError(f"{what} must take at most {MAX_SUB_FLOW_BYTES} bytes, not {value[:80]!r}")
 
 
 def _run_id(value: str | None) -> UUID | None:
@@ -285,17 +279,6 @@ def _write(write: tuple[Any, ...]) -> tuple[AttributeDefinition, str, object]:
     if isinstance(attribute, AttributeMap) and len(write) == 3:
         return attribute, attribute.load(write[1]).instance, write[2]
     raise InvalidRequestError("a write is (attribute, value) or (attribute_map, instance, value)")
-
-
-def _writes(
-    definition: FlowDefinition, parts: list[tuple[AttributeDefinition, str, object]]
-) -> dict[tuple[str, str], str | None]:
-    buffer = AttributeBuffer(schema=definition.attributes, max_value_bytes=conf().max_value_bytes)
-    for attribute, instance, value in parts:
-        if definition.attributes.get(attribute.name) is not attribute:
-            raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {definition.flow_type}")
-        buffer.set(attribute, value, instance)
-    return buffer.writes
 
 
 def _batch(channel: ChannelDefinition, values: tuple[Any, ...]) -> messages.Batch:

@@ -208,8 +208,8 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
         movement = _only_movement(claim, outcome)
         local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped | Waits) else {}
         return claims.next_claim(claim, settlement, movement, local_writes)
-    follows = rings and run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
-    own = rings.pop() if follows else None
+    follows = run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
+    own = rings.pop() if follows and rings and rings[-1].queue == claim.key.queue else None
     ring_after_commit(rings)
     return claims.claim(own, run_on.worker) if own else None
 

@@ -26,4 +26,5 @@ def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) ->
         locked=bool(first.locks.exclusive),
         timeout=first.options.timeout,
         load=first.load.json,
+        pinned=plan.step_options.worker_target is not None,
     )

@@ -67,7 +67,10 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler."""
+    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler.
+
+    Unless `pinned` to its queue, it is made in the one that its run has when it commits.
+    """
 
     step_type: str
     queue: str
@@ -78,11 +81,12 @@ class Movement:
     locked: bool
     timeout: float
     load: str | None
+    pinned: bool = False
 
     def to_payload(self) -> dict[str, Any]:
         return {
             "step_type": self.step_type,
-            "queue": self.queue,
+            "queue": self.queue if self.pinned else None,
             "method": self.method,
             "input": raw(self.input),
             "options": self.options,

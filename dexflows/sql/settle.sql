@@ -17,6 +17,7 @@ CREATE OR REPLACE FUNCTION dexflows_settle(
 #variable_conflict use_column
 DECLARE
     v_durability text;
+    v_queue text;
     v_flow_type text;
     v_from text;
     v_load jsonb;
@@ -27,10 +28,10 @@ BEGIN
     landed := false;
     IF v_gate THEN
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
-        SELECT r.status, r.config ->> 'step_durability' INTO status, v_durability
+        SELECT r.status, r.config ->> 'step_durability', r.queue INTO status, v_durability, v_queue
         FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
     ELSE
-        SELECT r.status, r.config ->> 'step_durability' INTO status, v_durability
+        SELECT r.status, r.config ->> 'step_durability', r.queue INTO status, v_durability, v_queue
         FROM dexflows_run r WHERE r.run_id = p_run FOR NO KEY UPDATE;
     END IF;
     IF v_durability = 'ASYNC' THEN
@@ -103,9 +104,9 @@ BEGIN
         SELECT p_run, m ->> 'step_type', coalesce((
                 SELECT max(s.number) FROM dexflows_step_execution s
                 WHERE s.run_id = p_run AND s.step_type = m ->> 'step_type'), 0) + 1,
-            v_flow_type, m ->> 'queue', m ->> 'method', 'RUNNING', 1, 0, p_type || '-' || p_number, m -> 'input',
-            nullif(m -> 'options', 'null'), nullif(m -> 'plan', 'null'), at, next_token, p_run_on ->> 'worker',
-            at + make_interval(secs => (p_run_on ->> 'lease')::float8),
+            v_flow_type, coalesce(m ->> 'queue', v_queue), m ->> 'method', 'RUNNING', 1, 0, p_type || '-' || p_number,
+            m -> 'input', nullif(m -> 'options', 'null'), nullif(m -> 'plan', 'null'), at, next_token,
+            p_run_on ->> 'worker', at + make_interval(secs => (p_run_on ->> 'lease')::float8),
             at + make_interval(secs => (p_run_on ->> 'timeout')::float8), at, at
         FROM (SELECT p_movements -> 0 AS m) AS movement
         RETURNING number INTO next_number;
