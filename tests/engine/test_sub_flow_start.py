@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from django.db import DatabaseError, transaction
 
-from dexflows import IdReusePolicy, RetryPolicy, StartFlowOptions, force_fail, graceful_complete
+from dexflows import IdReusePolicy, RetryPolicy, StartFlowOptions, force_fail, graceful_complete, selectors
 from dexflows.engine.keys import step_keys
 from dexflows.engine.starting import start_payload
 from dexflows.errors import InvalidRequestError
@@ -74,7 +74,11 @@ def wakes(lab: Lab, parent: UUID) -> bool:
 def test_a_sub_flow_is_an_ordinary_run_that_knows_its_parent(lab: Lab) -> None:
     parent = define(lab)
     child = wait_for_sub_flow(lab, parent)
-    assert lab.client.describe_flow(CHILD).run_id == str(child)
+    told = lab.client.describe_flow(CHILD)
+    assert (told.run_id, told.parent_flow_id) == (str(child), "flow")
+    assert lab.client.describe_flow("flow").parent_flow_id is None
+    (listed,) = selectors.children_of(selectors.find_run("flow"))
+    assert (listed.step_execution_id, listed.condition, listed.child.run_id) == ("Y-1", 0, child)
     assert rows("SELECT parent_run_id FROM dexflows_run WHERE run_id = %s", child) == [(parent,)]
     assert rows("SELECT run_id, step_type, number, condition, child_run_id FROM dexflows_sub_flow") == [
         (parent, "Y", 1, 0, child)
