@@ -62,7 +62,7 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
         raise FlowDefinitionError("more than one start Step")
     steps = _steps((*step_list.start, *step_list.others), scope)
     start = next((each for each in steps.values() if each.step in step_list.start), None)
-    return FlowDefinition(
+    definition = FlowDefinition(
         flow=flow,
         flow_type=flow_type,
         steps=MappingProxyType(steps),
@@ -72,6 +72,9 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
         channels=MappingProxyType(channels),
         input_codec=_input_codec(flow, start),
     )
+    for step in steps.values():
+        definition.recovery_step(step, step.options)
+    return definition
 
 
 def _checked_name(name: object, what: str) -> str:
