@@ -66,7 +66,7 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
     timeout = _timeout_step(flow, scope)
     if timeout is not None:
         steps[timeout.step_type] = timeout
-    return FlowDefinition(
+    definition = FlowDefinition(
         flow=flow,
         flow_type=flow_type,
         steps=MappingProxyType(steps),
@@ -77,6 +77,9 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
         channels=MappingProxyType(channels),
         input_codec=_input_codec(flow, start),
     )
+    for step in steps.values():
+        definition.recovery_step(step, step.options)
+    return definition
 
 
 def _checked_name(name: object, what: str) -> str:

@@ -14,12 +14,14 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
 
 from dexflows.conf import conf
 from dexflows.engine import claims, handlers, transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.failures import instead_of_failing
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import Worker
 from dexflows.engine.outcomes import (
@@ -116,7 +118,9 @@ def _lost_before(claim: Claim) -> Raised | None:
         return claim.fault
     maximum = claim.method_plan.options.retry.maximum_attempts
     if maximum and claim.attempt > maximum:
-        return Raised(error_type="WorkerLost", detail="the last attempt died with its worker", retryable=False)
+        lost = {"error_type": "WorkerLost", "detail": "the last attempt died with its worker"}
+        last = msgspec.json.decode(claim.failure) if claim.failure else lost
+        return Raised(error_type=last["error_type"], detail=last["detail"], retryable=False)
     return None
 
 
@@ -156,7 +160,15 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
 
 def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Settlement:
     elapsed = claim.elapsed + time.monotonic() - started
-    payload = transition(outcome, attempt=claim.attempt, elapsed=elapsed, retry=claim.method_plan.options.retry)
+    payload = transition(
+        outcome,
+        attempt=claim.attempt,
+        elapsed=elapsed,
+        retry=claim.method_plan.options.retry,
+        instead=instead_of_failing(claim.flow, claim.step, claim.plan, claim.method)
+        if isinstance(outcome, Raised)
+        else None,
+    )
     if claim.locked:
         payload["release"] = True
     if run_on.allowed and (claimed := _next(claim, outcome, run_on)) is not None:
@@ -175,7 +187,7 @@ def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | Non
     """What to claim in the commit that settles: the one next handler, if it is for this queue and needs no locks."""
     if isinstance(outcome, WaitSkipped | Waits):
         plan = claim.plan.methods[StepMethod.EXECUTE]
-        locked, timeout, load = bool(plan.locks.exclusive), plan.options.timeout, plan.load.json
+        locked, timeout, load = bool(plan.locks.exclusive), plan.allowed_seconds, plan.load.json
     elif (movement := _only_movement(claim, outcome)) is not None:
         locked, timeout, load = movement.locked, movement.timeout, movement.load
     else:

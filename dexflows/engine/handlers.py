@@ -149,6 +149,7 @@ def _context(claim: Claim) -> Context:
         from_step_execution_id=claim.from_step,
         attempt=claim.attempt,
         first_attempt_at=claim.first_attempt_at,
+        recovery_error=claim.recovery,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
         is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
     )

@@ -123,6 +123,12 @@ class MethodPlan:
     locks: LockSet
     load: LoadSet
 
+    @property
+    def allowed_seconds(self) -> float:
+        """How long an attempt may run before its first heartbeat."""
+        timeout, heartbeat = self.options.timeout, self.options.heartbeat_timeout
+        return timeout if heartbeat is None else min(timeout, heartbeat)
+
     def to_json(self) -> dict[str, Any]:
         load = msgspec.Raw((self.load.json or "null").encode())
         plan: dict[str, Any] = {"timeout": self.options.timeout, "load": load}

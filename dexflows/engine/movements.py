@@ -1,5 +1,7 @@
 """Encoding the Step executions that are to be created."""
 
+from dataclasses import replace
+
 from dexflows.conf import conf
 from dexflows.decision import StepMovement
 from dexflows.engine.keys import StepPlan, plan_of
@@ -11,9 +13,12 @@ from dexflows.states import StepMethod
 def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) -> Movement:
     """Encode a movement. Raises InvalidStepResultError for a Step of another Flow, ValueMappingError for its input."""
     step = flow.resolve_step(movement.step)
-    if movement.options is not None:
-        flow.check_options(movement.options)
-    plan = plan_of(flow, step) if movement.options is None else StepPlan.of(flow, movement.options)
+    options = movement.options
+    if options is not None:
+        flow.check_options(options)
+        recovery = flow.recovery_step(step, options)
+        options = replace(options, recovery_step=recovery.step_type) if recovery else options
+    plan = plan_of(flow, step) if options is None else StepPlan.of(flow, options)
     method = StepMethod.WAIT_FOR if step.has_wait_for else StepMethod.EXECUTE
     first = plan.methods[method]
     return Movement(
@@ -21,10 +26,10 @@ def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) ->
         queue=plan.step_options.worker_target or run_queue,
         method=method,
         input=step.input_codec.encode(movement.input, key=f"input of {step.step_type}", limit=conf().max_value_bytes),
-        options=None if movement.options is None else movement.options.to_json(),
-        plan=None if movement.options is None else plan.json,
+        options=None if options is None else options.to_json(),
+        plan=None if options is None else plan.json,
         locked=bool(first.locks.exclusive),
-        timeout=first.options.timeout,
+        timeout=first.allowed_seconds,
         load=first.load.json,
         pinned=plan.step_options.worker_target is not None,
     )

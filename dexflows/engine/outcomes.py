@@ -177,8 +177,13 @@ def raw(text: str | None) -> msgspec.Raw | None:
     return None if text is None else msgspec.Raw(text.encode())
 
 
-def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
-    """The payload that moves a Step execution from its current attempt to where the outcome leads."""
+def transition(
+    outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPolicy, instead: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The payload that moves a Step execution from its current attempt to where the outcome leads.
+
+    `instead` is what the last failure leads to where it does not fail the run, see `failures.instead_of_failing`.
+    """
     match outcome:
         case WaitSkipped():
             return {"state": StepState.QUEUED, "method": StepMethod.EXECUTE, **outcome.effects.to_payload()}
@@ -197,7 +202,7 @@ def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPo
                 payload["movements"] = [outcome.fallback.to_payload()]
             return payload
         case Raised():
-            return _failed_attempt(outcome, attempt, elapsed, retry)
+            return _failed_attempt(outcome, attempt, elapsed, retry, instead)
         case _:
             assert_never(outcome)
 
@@ -211,7 +216,9 @@ def _ending(outcome: GoneOn | Ended) -> dict[str, Any]:
     return payload
 
 
-def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
+def _failed_attempt(
+    outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy, instead: Mapping[str, Any] | None
+) -> dict[str, Any]:
     failure = {"error_type": outcome.error_type, "detail": outcome.detail, "attempt": attempt}
     if not outcome.counted:
         effects = {"events": [("STEP_RELEASED", failure)]}
@@ -220,11 +227,13 @@ def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryP
         delay = outcome.interval if outcome.interval is not None else retry.next_interval(attempt)
         effects = {"events": [("STEP_ATTEMPT_FAILED", failure | {"delay": delay})]}
         return {"state": StepState.BACKOFF, "delay": delay, "failure": failure, "effects": effects}
-    close = {
-        "mode": "force",
-        "status": RunStatus.FAILED,
-        "error_type": "WORKER_API_FAILED",
-        "error_message": f"{outcome.error_type}: {outcome.detail}",
-    }
-    effects = {"events": [("STEP_FAILED", failure)]}
-    return {"state": StepState.FAILED, "failure": failure, "effects": effects, "close": close}
+    if instead is None:
+        close = {
+            "mode": "force",
+            "status": RunStatus.FAILED,
+            "error_type": "WORKER_API_FAILED",
+            "error_message": f"{outcome.error_type}: {outcome.detail}",
+        }
+        instead = {"close": close}
+    kind = "STEP_WAIT_FOR_FAILED" if "waited" in instead else "STEP_FAILED"
+    return {"state": StepState.FAILED, "failure": failure, "effects": {"events": [(kind, failure)]}, **instead}

@@ -11,6 +11,10 @@ class MethodTimeoutError(BaseException):
     """A handler ran past its method timeout. No subclass of Exception, so that `except Exception` cannot swallow it."""
 
 
+class HeartbeatTimeoutError(BaseException):
+    """A handler gave no heartbeat in time. No subclass of Exception either."""
+
+
 @contextmanager
 def interrupt_after(seconds: float) -> Iterator[None]:
     """Raise MethodTimeoutError inside the block after so many seconds.

@@ -1,7 +1,7 @@
 -- Begins an attempt of a Step execution that is queued, has backed off long enough or whose wait holds: new token,
 -- attempt counted and lease set before user code starts, locks taken or waited for, state read after the locks are held.
--- p_plan: {method: {"timeout", "x", "s", "load"}}, the running code's declaration; a movement's own options, stored with
--- the row, come first.
+-- p_plan: {method: {"timeout", "heartbeat", "durability", "x", "s", "load"}}, the running code's declaration; a
+-- movement's own options, stored with the row, come first.
 -- outcome: 'claimed'; 'gone' (nothing to do here, or not from this queue); 'later' (due in `elapsed` seconds, if that is
 -- known: a backoff, or a wait that does not hold yet); 'step' or 'rpc' (queued behind a lock, see acquire_locks).
 -- Locks: run (only with locks declared, or to end a wait) -> step -> lock keys -> channels.
@@ -66,7 +66,9 @@ BEGIN
     v_now := dexflows_now();
     UPDATE dexflows_step_execution s SET state = 'RUNNING', token = dexflows_claim.token, attempt = s.attempt + 1,
         worker = p_worker, lease_until = v_now + make_interval(secs => p_lease),
-        method_deadline = v_now + make_interval(secs => (v_plan ->> 'timeout')::float8), due_at = NULL, rings = 0,
+        method_deadline = v_now
+            + make_interval(secs => least((v_plan ->> 'timeout')::float8, (v_plan ->> 'heartbeat')::float8)),
+        due_at = NULL, rings = 0,
         parked_reason = NULL, first_attempt_at = coalesce(s.first_attempt_at, v_now), started_at = v_now
     WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.state = v_state
         AND s.method = dexflows_claim.method
@@ -80,8 +82,8 @@ BEGIN
         RETURN;
     END IF;
     outcome := 'claimed';
-    SELECT r.flow_id, r.queue, r.config ->> 'step_durability' INTO flow_id, run_queue, v_durability
-    FROM dexflows_run r WHERE r.run_id = p_run;
+    SELECT r.flow_id, r.queue, coalesce(v_plan ->> 'durability', r.config ->> 'step_durability')
+    INTO flow_id, run_queue, v_durability FROM dexflows_run r WHERE r.run_id = p_run;
     IF v_durability = 'ASYNC' THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;

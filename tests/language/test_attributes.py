@@ -19,6 +19,7 @@ from dexflows import (
     ValueTooLargeError,
 )
 from dexflows.buffer import AttributeBuffer
+from dexflows.wait import Waited
 
 status = Attribute("status", str)
 tags = Attribute("tags", list[str], default=["new"])
