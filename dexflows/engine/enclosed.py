@@ -4,9 +4,11 @@ Elsewhere a handler, and what settles it, have transactions of their own, and an
 those. Here savepoints stand in for them, so that it does not break the caller's transaction.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
@@ -14,6 +16,8 @@ from dexflows.conf import conf
 from dexflows.engine import handlers
 from dexflows.engine.claims import Claim
 from dexflows.engine.outcomes import Outcome, Raised
+
+Execute: TypeAlias = Callable[..., Any]
 
 _WENT_ON = Raised(
     error_type="TransactionManagementError",
@@ -23,10 +27,25 @@ _WENT_ON = Raised(
 )
 
 
-def savepoint() -> AbstractContextManager[None]:
-    """A transaction within the caller's; outside of one, nothing."""
-    using = conf().database
-    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
+@contextmanager
+def settling() -> Iterator[None]:
+    """A block for one statement: within a caller's transaction it has a savepoint, without a further round trip."""
+    connection = connections[conf().database]
+    if not connection.in_atomic_block:
+        yield
+        return
+    try:
+        with connection.execute_wrapper(_in_savepoint):
+            yield
+    except DatabaseError:
+        transaction.savepoint_rollback("dexflows_settling", using=connection.alias)
+        raise
+
+
+def _in_savepoint(execute: Execute, statement: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    result = execute(f"SAVEPOINT dexflows_settling; {statement}; RELEASE dexflows_settling", params, many, context)
+    context["cursor"].nextset()
+    return result
 
 
 def call(claim: Claim) -> Outcome:
@@ -38,14 +57,32 @@ def call(claim: Claim) -> Outcome:
     connection = connections[conf().database]
     if not connection.in_atomic_block:
         return handlers.call(claim)
-    began = transaction.savepoint(using=connection.alias)
-    outcome = handlers.call(claim)
+    statements = _Statements(connection)
+    with connection.execute_wrapper(statements):
+        outcome = handlers.call(claim)
+    if statements.savepoint is None:
+        return outcome
     if not _is_broken(connection):
-        transaction.savepoint_commit(began, using=connection.alias)
+        transaction.savepoint_commit(statements.savepoint, using=connection.alias)
         return outcome
     connection.needs_rollback = False
-    transaction.savepoint_rollback(began, using=connection.alias)
+    transaction.savepoint_rollback(statements.savepoint, using=connection.alias)
     return outcome if isinstance(outcome, Raised) else _WENT_ON
+
+
+class _Statements:
+    """Sets a savepoint before the first statement of a handler; most have none."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+        self._begun = False
+        self.savepoint: str | None = None
+
+    def __call__(self, execute: Execute, *call: Any) -> Any:
+        if not self._begun:
+            self._begun = True
+            self.savepoint = transaction.savepoint(using=self._connection.alias)
+        return execute(*call)
 
 
 def _is_broken(connection: BaseDatabaseWrapper) -> bool:

@@ -144,7 +144,7 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
         if pause:
             time.sleep(pause)
         try:
-            with enclosed.savepoint():
+            with enclosed.settling():
                 return _settle(claim, outcome, run_on, started)
         except (OperationalError, InterfaceError) as error:
             logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)

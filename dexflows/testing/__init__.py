@@ -11,8 +11,9 @@ With pytest, `pytest_plugins = ["dexflows.testing"]` in a project's top `conftes
 
 from importlib.util import find_spec
 
+from dexflows.testing.idle import NotIdleError
 from dexflows.testing.live import LiveFlows, live_flows
-from dexflows.testing.virtual import NotIdleError, VirtualFlows, virtual_flows
+from dexflows.testing.virtual import VirtualFlows, virtual_flows
 
 if find_spec("pytest") is not None:
     from dexflows.testing.fixtures import flows, flows_live  # noqa: F401  (pytest finds them here)

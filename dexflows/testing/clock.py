@@ -15,7 +15,7 @@ from dexflows import sql
 from dexflows.conf import conf
 
 STAND_STILL = """
-SELECT set_config('dexflows.clock', clock_timestamp()::text, true);
+SELECT set_config('dexflows.clock', clock_timestamp()::text, true), set_config('dexflows.done', '-infinity', true);
 CREATE OR REPLACE FUNCTION dexflows_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
     SELECT current_setting('dexflows.clock')::timestamptz
 $$

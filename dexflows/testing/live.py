@@ -7,6 +7,7 @@ need none: no thread is lost without its process.
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import InlineWorker
 from dexflows.retry import seconds
 from dexflows.testing import clock
+from dexflows.testing.idle import NotIdleError, is_busy
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,17 @@ class LiveFlows:
         """
         clock.put_forward(seconds(duration, "what a clock is advanced by"))
         self._look.set()
+
+    def wait_until_idle(self, timeout: float = PATIENCE) -> None:
+        """Wait until every open Step waits for a time, a message or a SubFlow; NotIdleError after `timeout` seconds.
+
+        A timer is counted from when its wait was stored: so wait before the clock is put forward past it.
+        """
+        until, pause = time.monotonic() + timeout, threading.Event()
+        while is_busy():
+            if time.monotonic() >= until:
+                raise NotIdleError(f"{timeout:g} s have passed")
+            pause.wait(SHORTEST_PAUSE)
 
 
 @contextmanager

@@ -17,37 +17,32 @@ from dexflows.engine import doorbell, executor, sweeps
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import InlineWorker
 from dexflows.retry import seconds
+from dexflows.states import StepState
 from dexflows.testing import clock
+from dexflows.testing.idle import NotIdleError
+
+Rows = list[tuple[Any, ...]]
 
 MAX_ATTEMPTS = 10_000
 MAX_JUMPS = 10_000
-NAMED = 5
-"""How many of the Steps that keep a test from becoming idle are named."""
-
 CAN_RUN = """
-SELECT run_id, flow_type, step_type, number, queue FROM dexflows_step_execution
-WHERE parked_reason IS NULL AND due_at IS NOT NULL AND (
-    state IN ('QUEUED', 'WAITING_FOR_LOCK') OR state IN ('WAITING', 'BACKOFF') AND due_at <= dexflows_now()
-) ORDER BY created_at, run_id, step_type, number
+SELECT run_id, flow_type, step_type, number, queue, state FROM dexflows_step_execution
+WHERE state IN ('QUEUED', 'WAITING', 'BACKOFF', 'WAITING_FOR_LOCK') AND parked_reason IS NULL
+    AND due_at >= current_setting('dexflows.done')::timestamptz
+    AND (state IN ('QUEUED', 'WAITING_FOR_LOCK') OR due_at <= dexflows_now())
+ORDER BY created_at, run_id, step_type, number
 """
 JUMP = """
 WITH next AS (SELECT least(
     (SELECT min(due_at) FROM dexflows_step_execution
         WHERE state IN ('WAITING', 'BACKOFF') AND parked_reason IS NULL AND due_at > dexflows_now()),
     (SELECT min(deadline) FROM dexflows_run WHERE status = 'RUNNING' AND deadline > dexflows_now())
-) AS at)
-SELECT set_config('dexflows.clock', at::text, true) FROM next WHERE at <= coalesce(%s, 'infinity'::timestamptz)
+)::text AS at)
+SELECT set_config('dexflows.clock', at, true), set_config('dexflows.done', at, true)
+FROM next WHERE at::timestamptz <= coalesce(%s, 'infinity'::timestamptz)
 """
+"""The clock only moves when all that was due has been looked at, so nothing due before now needs another look."""
 GO_TO = "SELECT set_config('dexflows.clock', %s::timestamptz::text, true)"
-OPEN = """
-SELECT s.step_type || '-' || s.number || ' of Flow ' || r.flow_id || ' (' || s.state || ', attempt ' || s.attempt || ')'
-FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id)
-WHERE s.closed_at IS NULL AND s.due_at IS NOT NULL ORDER BY s.due_at, s.created_at LIMIT %s
-"""
-
-
-class NotIdleError(AssertionError):
-    """Flows went on and on where a test waited for them to come to rest."""
 
 
 class VirtualFlows:
@@ -66,11 +61,7 @@ class VirtualFlows:
 
         Raises NotIdleError after 10,000 attempts at one moment.
         """
-        before = self._worker.attempts
-        while self._run_once():
-            if self._worker.attempts - before >= MAX_ATTEMPTS:
-                raise NotIdleError(f"{MAX_ATTEMPTS} attempts ran at one moment, and it goes on: {_open_steps()}")
-        return self._worker.attempts - before
+        return self._run(_call(CAN_RUN))
 
     def run_until_idle(self, max_jumps: int = MAX_JUMPS) -> int:
         """Run, and let time pass to the next timer, backoff, delayed start or timeout of a Flow, until none is left.
@@ -79,10 +70,11 @@ class VirtualFlows:
         """
         attempts = self.run()
         for _ in range(max_jumps):
-            if not _jump(None):
+            jumped, found = _jump(None)
+            if not jumped:
                 return attempts
-            attempts += self.run()
-        raise NotIdleError(f"time jumped {max_jumps} times, to {self.now}, and it goes on: {_open_steps()}")
+            attempts += self._run(found)
+        raise NotIdleError(f"time jumped {max_jumps} times, to {self.now}")
 
     def advance(self, duration: timedelta | float) -> int:
         """Let so much time pass, as a timedelta or in seconds, and run what becomes due on the way, each at its time.
@@ -91,15 +83,26 @@ class VirtualFlows:
         """
         until = self.now + timedelta(seconds=seconds(duration, "what a clock is advanced by"))
         attempts = self.run()
-        while _jump(until):
-            attempts += self.run()
+        jumped, found = _jump(until)
+        while jumped:
+            attempts += self._run(found)
+            jumped, found = _jump(until)
         _call(GO_TO, until)
         return attempts
 
-    def _run_once(self) -> bool:
-        """Look once for what can run; the sweep ends backoffs, as a worker's does."""
-        found, _ = sql.call_all(conf().database, [(CAN_RUN, ()), (sweeps.DUE, (MAX_ATTEMPTS,))])
-        ran = [executor.run(StepKey(*row), self._worker) for row in found]
+    def _run(self, found: Rows) -> int:
+        """Run what was found, and what can run then, for as long as that leads to anything."""
+        before = self._worker.attempts
+        while self._run_once(found):
+            if self._worker.attempts - before >= MAX_ATTEMPTS:
+                raise NotIdleError(f"{MAX_ATTEMPTS} attempts ran at one moment")
+            found = _call(CAN_RUN)
+        return self._worker.attempts - before
+
+    def _run_once(self, found: Rows) -> bool:
+        if any(state == StepState.BACKOFF for *_, state in found):
+            _call(sweeps.DUE, len(found))  # ends backoffs, as a worker's sweep does
+        ran = [executor.run(StepKey(*key), self._worker) for *key, _ in found]
         return any(ran)
 
 
@@ -127,14 +130,11 @@ class _CountingWorker(InlineWorker):
         return super().holding(*attempt, **named)
 
 
-def _jump(until: datetime | None) -> bool:
-    """Move the clock to the next time that something waits for, unless that is later than `until`."""
-    return bool(_call(JUMP, until))
+def _jump(until: datetime | None) -> tuple[bool, Rows]:
+    """Move the clock to the next time that something waits for, unless that is later than `until`, and look then."""
+    jumped, found = sql.call_all(conf().database, [(JUMP, (until,)), (CAN_RUN, ())])
+    return bool(jumped), found
 
 
-def _open_steps() -> str:
-    return ", ".join(name for (name,) in _call(OPEN, NAMED)) or "it is the Flows' timeouts"
-
-
-def _call(statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+def _call(statement: str, *arguments: object) -> Rows:
     return sql.call(conf().database, statement, arguments)
