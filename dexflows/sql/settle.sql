@@ -1,5 +1,6 @@
--- Ends an attempt, in one transaction: fenced by token and state, it stores everything the handler buffered, releases
--- its locks, creates the next Steps, closes the run, and may claim the next handler for the same worker.
+-- Ends an attempt, in one transaction: fenced by token, it stores everything the handler buffered, releases its locks,
+-- creates the next Steps, closes the run, and may claim the next handler for the same worker. A row has a token only
+-- while RUNNING; asking for that state too would offer the planner the index of leases, and with it all that run.
 -- p_effects {writes, events, locals}; p_movements [...]; p_run_on {worker, lease, timeout, load}: claim the one
 -- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message, unless}:
 -- with `unless` the run closes if these Channels are empty, else the movements are created;
@@ -48,7 +49,7 @@ BEGIN
         UPDATE dexflows_step_execution s SET state = p_state, token = NULL, lease_until = NULL, method_deadline = NULL,
             output = p_output, failure = coalesce(p_more -> 'failure', s.failure), heartbeat = NULL, closed_at = at
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     ELSE
         UPDATE dexflows_step_execution s SET
@@ -69,7 +70,7 @@ BEGIN
             waited = coalesce(p_more -> 'waited', s.waited),
             locals = coalesce(s.locals || (p_effects -> 'locals'), p_effects -> 'locals', s.locals)
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     END IF;
     IF NOT FOUND THEN
