@@ -4,19 +4,18 @@
 engine's database, what a client writes is part of that block.
 """
 
-import asyncio
 import inspect
 import re
-import time
-from collections.abc import Callable, Generator
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from dexflows import selectors
+from dexflows import long_polls, selectors
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
 from dexflows.buffer import ChannelBuffer
 from dexflows.channel import Channel, ChannelDefinition
@@ -24,51 +23,26 @@ from dexflows.conf import conf
 from dexflows.engine import closing, configuring, messages, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
-from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
+from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError
 from dexflows.flow import Flow
 from dexflows.flow_result import FlowResult
-from dexflows.models import Run
 from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
-from dexflows.targets import StepExecutionId, TimerId
+from dexflows.targets import (
+    StepExecutionId,
+    TimerId,
+    WaitForAttributeOptions,
+    WaitForStepCompletionOptions,
+)
 
 __all__ = ["AsyncClient", "Client"]
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
-Looks: TypeAlias = Generator[float, None, R]
-"""Yields the seconds until the next look, and returns the result."""
-
 MAX_ID_LENGTH = 255
 MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
 """Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
 FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-FIRST_POLL, LAST_POLL = 0.002, 0.5
-
-
-def _next_look(looks: "Looks[R]") -> tuple[float, None] | tuple[None, R]:
-    """Look once: the seconds until the next look, or the result."""
-    try:
-        return next(looks), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _looking(method: Callable[P, "Looks[R]"]) -> Callable[P, R]:
-    """Sleep between the looks of a method that waits; `AsyncClient` awaits instead, and lets other calls go on."""
-
-    @wraps(method)
-    def wait(*args: P.args, **kwargs: P.kwargs) -> R:
-        looks = method(*args, **kwargs)
-        while True:
-            pause, result = _next_look(looks)
-            if pause is None:
-                return cast("R", result)
-            time.sleep(pause)
-
-    return wait
 
 
 class Client:
@@ -127,28 +101,62 @@ class Client:
         _check_id("Flow ID", flow_id)
         return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, _run_id(run_id))))
 
-    @_looking
+    @long_polls.blocking
     def wait_for_flow(
-        self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None
-    ) -> "Looks[FlowResult]":
-        """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
+        self, flow_id: str, timeout: float | timedelta | None = None, *, run_id: str | None = None
+    ) -> "long_polls.Looks[FlowResult]":
+        """Wait until the run has closed and return its result; a `timeout` of None waits without end, 0 looks once.
 
-        A failed run that is retried is followed to the last one, unless `run_id` asks for that very run.
-        Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
+        Without `run_id` it is the latest run, and where that fails and is retried, the run that retries it. Raises
+        FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
         """
         _check_id("Flow ID", flow_id)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause, given = FIRST_POLL, _run_id(run_id)
-        while True:
-            run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
-            if result.is_terminal and (run_id is not None or run.retried_by is None):
-                return result
-            given = run.retried_by or run.run_id
-            left = LAST_POLL if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
-            yield min(pause, left)
-            pause = min(pause * 1.5, LAST_POLL)
+        limit = long_polls.TimeLimit(timeout)
+        return (yield from long_polls.flow_result(flow_id, _run_id(run_id), limit))
+
+    @long_polls.blocking
+    def wait_for_step_completion(
+        self,
+        flow_id: str,
+        step: StepExecutionId,
+        options: WaitForStepCompletionOptions | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[None]":
+        """Wait until a Step execution, which need not exist yet, is COMPLETED.
+
+        Raises FlowNotFoundError, FlowNotActiveOrNotFoundError when it failed or was canceled or the run closes first,
+        and LongPollTimeoutError.
+        """
+        _check_id("Flow ID", flow_id)
+        long_polls.check_step(step)
+        limit = long_polls.limit_of(options, WaitForStepCompletionOptions)
+        run = rpc.restarting(partial(selectors.find_run, flow_id, _run_id(run_id)))
+        yield from long_polls.step_completion(run, step, limit)
+
+    @long_polls.blocking
+    def wait_for_attribute_match(
+        self,
+        flow_id: str,
+        attribute: AttributeDefinition,
+        *instance_and_match: Any,
+        options: WaitForAttributeOptions | None = None,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[Any]":
+        """`(flow_id, attribute[, instance], AttributeMatch[, options])`: wait for a committed value and return it.
+
+        A declared default counts as the value where there is none; `equal_to(None)` waits until none is stored. Raises
+        FlowNotFoundError, ValueMappingError for a value of another type, FlowNotActiveOrNotFoundError when the run is
+        closed without a match, and LongPollTimeoutError.
+        """
+        _check_id("Flow ID", flow_id)
+        instance, match, limit = long_polls.match_arguments(instance_and_match, options)
+        selected = _selector(attribute, instance)
+        if attribute.hard_delete_on_null:
+            raise InvalidRequestError(f"{attribute!r} is secret and cannot be matched")
+        run = rpc.restarting(partial(selectors.find_run, flow_id, _run_id(run_id)))
+        _check_declared(registry.get(run.flow_type), (selected,))
+        return (yield from long_polls.attribute_match(run, selected, match, limit))
 
     def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
         """Close the running run at once. Raises FlowNotActiveOrNotFoundError when there is none."""
@@ -250,11 +258,6 @@ def _run_id(value: str | None) -> UUID | None:
         raise InvalidRequestError(f"run ID must be a UUID, not {str(value)[:80]!r}") from None
 
 
-def _run_and_result(flow_id: str, run_id: UUID | None) -> tuple[Run, FlowResult]:
-    run = selectors.find_run(flow_id, run_id)
-    return run, selectors.result_of(run)
-
-
 def _selector(attribute: AttributeDefinition, instance: str | None) -> selectors.Selector:
     if isinstance(attribute, AttributeMap):
         if instance is None:
@@ -292,14 +295,9 @@ def _batch(channel: ChannelDefinition, values: tuple[Any, ...]) -> messages.Batc
     return messages.Batch(flow_types=tuple(each.flow_type for each in flows), messages=tuple(buffer.published))
 
 
-def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:
+def _awaitable_looks(looking: Callable[..., "long_polls.Looks[Any]"]) -> Any:
     async def wait(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
-        looks = looking(self._client, *args, **kwargs)
-        while True:
-            pause, result = await sync_to_async(_next_look)(looks)
-            if pause is None:
-                return result
-            await asyncio.sleep(pause)
+        return await long_polls.awaiting(looking(self._client, *args, **kwargs))
 
     wait.__name__, wait.__doc__ = looking.__name__, looking.__doc__
     return wait
