@@ -71,6 +71,7 @@ from dexflows.states import (
     WaitForFailure,
 )
 from dexflows.step import Step
+from dexflows.stream import Stream, StreamMessage, StreamPage, StreamTextWriter
 from dexflows.sub_flow import SubFlow, SubFlowOptions
 from dexflows.targets import (
     AttributeMatch,
@@ -141,6 +142,10 @@ __all__ = [
     "StepState",
     "StopFlowOptions",
     "StopType",
+    "Stream",
+    "StreamMessage",
+    "StreamPage",
+    "StreamTextWriter",
     "SubFlow",
     "SubFlowOptions",
     "SubFlowReusePolicy",

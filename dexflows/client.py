@@ -16,7 +16,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from dexflows import selectors
+from dexflows import selectors, streaming
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
 from dexflows.buffer import AttributeBuffer
 from dexflows.conf import conf
@@ -30,6 +30,7 @@ from dexflows.models import Run
 from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
+from dexflows.stream import Stream, StreamMessage, StreamPage
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -203,6 +204,49 @@ class Client:
                 rpc.store(opened, Effects(writes=_writes(definition, parts)))
 
         rpc.restarting(write)
+
+    def write_stream(
+        self, flow_id: str, stream: Stream[T], source: str, value: T, *, run_id: str | None = None
+    ) -> StreamMessage[T] | None:
+        """Write a message to a Stream, of a closed run too; None when it is lost because Redis is away.
+
+        `source` names the writer to readers. Raises FlowNotFoundError, ValueMappingError, InvalidRequestError.
+        """
+        _check_id("Flow ID", flow_id)
+        return streaming.write(flow_id, _run_id(run_id), stream, source, value)
+
+    @_looking
+    def read_stream(
+        self,
+        flow_id: str,
+        stream: Stream[T],
+        token: str = "",
+        limit: int = 100,
+        wait: float = 0.0,
+        *,
+        run_id: str | None = None,
+    ) -> "Looks[StreamPage[T]]":
+        """The oldest messages, or those after the page whose `next_page_token` is given; the token stays with its run.
+
+        Where there is none yet, waits up to `wait` seconds (at most 60) and gives the database connection back while it
+        does. A reader that was too slow goes on with the oldest message there is. Raises FlowNotFoundError, and
+        UnavailableError while Redis is away.
+        """
+        _check_id("Flow ID", flow_id)
+        return (yield from streaming.read(flow_id, _run_id(run_id), stream, token, limit, wait))
+
+    def list_stream_messages(
+        self,
+        flow_id: str,
+        stream: Stream[T],
+        page_size: int = 20,
+        next_page_token: str = "",
+        *,
+        run_id: str | None = None,
+    ) -> StreamPage[T]:
+        """The newest messages first; the last page has no token. Raises as `read_stream` does."""
+        _check_id("Flow ID", flow_id)
+        return streaming.list_newest(flow_id, _run_id(run_id), stream, page_size, next_page_token)
 
 
 def _check_available(options: StartFlowOptions) -> None:

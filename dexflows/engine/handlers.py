@@ -4,6 +4,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypedDict
 
 import msgspec
@@ -14,7 +15,7 @@ from dexflows.codec import encode_output
 from dexflows.conf import conf
 from dexflows.context import NOT_WAITED, Context
 from dexflows.decision import DecisionKind, StepDecision, StepMovement
-from dexflows.engine import transitions
+from dexflows.engine import streams, transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.keys import LoadSet, StepPlan, plan_of
 from dexflows.engine.outcomes import Effects, Ended, GoneOn, Movement, Outcome, Raised, WaitSkipped, clean
@@ -137,6 +138,7 @@ def _context(claim: Claim) -> Context:
         first_attempt_at=claim.first_attempt_at,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
         is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
+        open_stream=partial(streams.open_for_step, claim.flow, claim.key),
     )
 
 
