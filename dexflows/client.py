@@ -208,7 +208,7 @@ class Client:
     def write_stream(
         self, flow_id: str, stream: Stream[T], source: str, value: T, *, run_id: str | None = None
     ) -> StreamMessage[T] | None:
-        """Write a message to a Stream, of a closed run too; None when it is lost because Redis is away.
+        """Write a message to a Stream, of a closed run too; None when Redis is away and it is lost.
 
         `source` names the writer to readers. Raises FlowNotFoundError, ValueMappingError, InvalidRequestError.
         """
