@@ -18,9 +18,10 @@ from django.db import transaction
 
 from dexflows import selectors, streaming
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
-from dexflows.buffer import AttributeBuffer
+from dexflows.buffer import AttributeBuffer, ChannelBuffer
+from dexflows.channel import Channel, ChannelDefinition
 from dexflows.conf import conf
-from dexflows.engine import closing, rpc, starting
+from dexflows.engine import closing, messages, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
 from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
@@ -31,6 +32,7 @@ from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
 from dexflows.stream import Stream, StreamMessage, StreamPage
+from dexflows.targets import StepExecutionId, TimerId
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -164,6 +166,28 @@ class Client:
         _check_id("Flow ID", flow_id)
         given = _run_id(run_id)
         rpc.restarting(lambda: closing.stop(flow_id, given, options.type, options.reason))
+
+    def publish(self, flow_id: str, channel: ChannelDefinition, *values: Any, run_id: str | None = None) -> list[str]:
+        """Publish messages to a Channel in this order and return their IDs; of a ChannelMap, the instance comes first.
+
+        Raises ValueMappingError for a message of the wrong type, FlowNotActiveOrNotFoundError unless the run is
+        running.
+        """
+        _check_id("Flow ID", flow_id)
+        given, batch = _run_id(run_id), _batch(channel, values)
+        return rpc.restarting(lambda: messages.send(flow_id, given, batch)) if batch.messages else []
+
+    def skip_timer(
+        self, flow_id: str, step_execution_id: StepExecutionId, timer_id: TimerId, *, run_id: str | None = None
+    ) -> None:
+        """Let a Timer of a Step's wait fire now; it is remembered for a Step that does not wait yet.
+
+        Nothing happens when that wait is over. Raises FlowNotActiveOrNotFoundError unless the run is running, and
+        InvalidRequestError when the wait has no such Timer.
+        """
+        _check_id("Flow ID", flow_id)
+        given = _run_id(run_id)
+        rpc.restarting(lambda: messages.skip_timer(flow_id, given, step_execution_id, timer_id))
 
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
@@ -316,6 +340,17 @@ def _writes(
             raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {definition.flow_type}")
         buffer.set(attribute, value, instance)
     return buffer.writes
+
+
+def _batch(channel: ChannelDefinition, values: tuple[Any, ...]) -> messages.Batch:
+    """Encode messages through a Channel's own buffer, as a handler of a Flow that has it would."""
+    flows = [each for each in registry.definitions() if each.channels.get(getattr(channel, "name", "")) is channel]
+    if not flows:
+        raise InvalidRequestError(f"{channel!r} is no Channel of a registered Flow")
+    instance, published = ("", values) if isinstance(channel, Channel) else (values[0] if values else "", values[1:])
+    buffer = ChannelBuffer(schema=flows[0].channels, max_value_bytes=conf().max_value_bytes)
+    buffer.publish(channel, published, instance)
+    return messages.Batch(flow_types=tuple(each.flow_type for each in flows), messages=tuple(buffer.published))
 
 
 def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:

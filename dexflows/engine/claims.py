@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from dexflows.context import NOT_WAITED
 from dexflows.engine import transitions
 from dexflows.engine.keys import MethodPlan, StepKey, StepPlan, plan_of
 from dexflows.engine.leases import Worker
@@ -25,8 +26,13 @@ from dexflows.engine.outcomes import Movement, Raised, clean, raw
 from dexflows.options import StepOptions
 from dexflows.registry import FlowDefinition, StepDefinition, registry
 from dexflows.states import StepMethod
+from dexflows.wait import Waited
 
 logger = logging.getLogger(__name__)
+
+
+_more = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NULL = b"null"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +56,7 @@ class Claim:
     failure: str | None
     locked: bool
     attributes: str
+    waited: Waited = NOT_WAITED
     fault: Raised | None = None
     """Why the attempt fails before its handler is called."""
 
@@ -72,8 +79,11 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
     row = transitions.claim(key, worker.name, plan_of(flow, step).json)
     if row.outcome == "rpc":
         row = transitions.claim(key, worker.name, plan_of(flow, step).json)
+    if row.outcome == "later" and row.elapsed is not None:
+        worker.due_in(row.elapsed)
     if row.outcome != "claimed":
         return None
+    more = {key: part for key, part in _more.decode(row.more).items() if bytes(part) != _NULL} if row.more else {}
     plan, fault = _effective_plan(flow, step, row.options)
     return Claim(
         key=key,
@@ -94,6 +104,7 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
         failure=row.failure,
         locked=row.locked,
         attributes=row.attributes,
+        waited=Waited.from_json(more["waited"]) if "waited" in more else NOT_WAITED,
     )
 
 
@@ -128,6 +139,7 @@ def next_claim(
         failure=None,
         locked=False,
         attributes=settlement.attributes,
+        waited=Waited.from_json(settlement.waited) if settlement.waited else NOT_WAITED,
     )
 
 

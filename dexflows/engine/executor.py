@@ -11,7 +11,7 @@ a commit and its answer) is one more lease that ends.
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
@@ -22,7 +22,17 @@ from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import Worker
-from dexflows.engine.outcomes import GoneOn, Movement, Outcome, Raised, WaitSkipped, detail_of, raw, transition
+from dexflows.engine.outcomes import (
+    GoneOn,
+    Movement,
+    Outcome,
+    Raised,
+    Waits,
+    WaitSkipped,
+    is_message_gone,
+    raw,
+    transition,
+)
 from dexflows.engine.transitions import Settlement
 from dexflows.states import StepMethod, StepState
 
@@ -139,7 +149,7 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
             logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)
             connections[conf().database].close_if_unusable_or_obsolete()
         except DatabaseError as error:
-            outcome = Raised(error_type=type(error).__name__, detail=detail_of(error), retryable=False)
+            outcome = replace(Raised.by(error), retryable=is_message_gone(error))
     logger.error("gave up settling %s of run %s; its lease will end", claim.key.step_execution_id, claim.key.run_id)
     return None
 
@@ -156,12 +166,14 @@ def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Se
     settlement = transitions.settle(claim.key, claim.token, payload)
     if payload["state"] is StepState.BACKOFF:
         run_on.worker.due_in(payload["delay"])
+    elif isinstance(outcome, Waits) and outcome.next_timer is not None and settlement.waited is None:
+        run_on.worker.due_in(outcome.next_timer)
     return settlement
 
 
 def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | None:
     """What to claim in the commit that settles: the one next handler, if it is for this queue and needs no locks."""
-    if isinstance(outcome, WaitSkipped):
+    if isinstance(outcome, WaitSkipped | Waits):
         plan = claim.plan.methods[StepMethod.EXECUTE]
         locked, timeout, load = bool(plan.locks.exclusive), plan.options.timeout, plan.load.json
     elif (movement := _only_movement(claim, outcome)) is not None:
@@ -189,13 +201,14 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
             claim.key.run_id,
         )
         return None
-    rings = settlement.rings + ([claim.key] if isinstance(outcome, WaitSkipped) else [])
+    waits_no_more = isinstance(outcome, WaitSkipped) or settlement.waited is not None
+    rings = settlement.rings + ([claim.key] if waits_no_more else [])
     if settlement.next_token is not None:
         ring_after_commit(settlement.rings)
         movement = _only_movement(claim, outcome)
-        local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped) else {}
+        local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped | Waits) else {}
         return claims.next_claim(claim, settlement, movement, local_writes)
-    follows = rings and run_on.allowed and (isinstance(outcome, WaitSkipped) or _only_movement(claim, outcome))
+    follows = rings and run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
     own = rings.pop() if follows else None
     ring_after_commit(rings)
     return claims.claim(own, run_on.worker) if own else None

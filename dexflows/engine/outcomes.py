@@ -1,6 +1,6 @@
 """How a handler of a Step ended, and what that means for its Step execution.
 
-A handler's end becomes one of four values; `transition` turns it into the payload of `sql/settle.sql`.
+A handler's end becomes one of five values; `transition` turns it into the payload of `sql/settle.sql`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 import psycopg
 from django.db import Error as DjangoDatabaseError
 
-from dexflows.errors import ValueMappingError
+from dexflows.errors import ChannelMessageNotFoundError, ValueMappingError
 from dexflows.retry import RetryAfter, RetryPolicy
 from dexflows.states import RunStatus, StepMethod, StepState
 
@@ -98,6 +98,15 @@ class WaitSkipped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """`wait_for` returned conditions; `wait` is what `sql/begin_wait.sql` takes, `next_timer` in seconds."""
+
+    effects: Effects
+    wait: Mapping[str, Any]
+    next_timer: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoneOn:
     """`execute` named the next Steps."""
 
@@ -109,11 +118,12 @@ class GoneOn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """`execute` ended its branch; `close` says what that does to the run (None: nothing)."""
+    """`execute` ended its branch. `close` says what that does to the run, if anything; `fallback` may come instead."""
 
     effects: Effects
     output: str | None = None
     close: Mapping[str, Any] | None = None
+    fallback: Movement | None = None
     cancel: tuple[str, ...] = ()
     cancel_siblings: tuple[str, ...] = ()
 
@@ -137,20 +147,25 @@ class Raised:
             return cls(error_type=type(cause).__name__, detail=detail_of(cause), interval=error.seconds)
         retryable = not isinstance(error, ValueMappingError)
         return cls(
-            error_type=type(error).__name__,
+            error_type=ChannelMessageNotFoundError.__name__ if is_message_gone(error) else type(error).__name__,
             detail=detail_of(error),
             retryable=retryable,
             restartable=is_restartable(error),
         )
 
 
-Outcome = WaitSkipped | GoneOn | Ended | Raised
+Outcome = WaitSkipped | Waits | GoneOn | Ended | Raised
 
 
 def is_restartable(error: BaseException) -> bool:
     """Whether the database undid the transaction only because of others: a deadlock or a serialization failure."""
     cause = error.__cause__
     return cause is not None and (getattr(cause, "sqlstate", None) in ("40001", "40P01") or is_restartable(cause))
+
+
+def is_message_gone(error: BaseException) -> bool:
+    """Whether `sql/apply_effects.sql` found a message that was to be deleted not queued any more."""
+    return getattr(error.__cause__, "sqlstate", None) == "DF002"
 
 
 def raw(text: str | None) -> msgspec.Raw | None:
@@ -163,6 +178,8 @@ def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPo
     match outcome:
         case WaitSkipped():
             return {"state": StepState.QUEUED, "method": StepMethod.EXECUTE, **outcome.effects.to_payload()}
+        case Waits():
+            return {"state": StepState.WAITING, "wait": outcome.wait, **outcome.effects.to_payload()}
         case GoneOn():
             movements = [movement.to_payload() for movement in outcome.movements]
             return {"state": StepState.COMPLETED, "movements": movements, **_ending(outcome)}
@@ -172,6 +189,8 @@ def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPo
                 payload["output"] = raw(outcome.output)
             if outcome.close is not None:
                 payload["close"] = outcome.close
+            if outcome.fallback is not None:
+                payload["movements"] = [outcome.fallback.to_payload()]
             return payload
         case Raised():
             return _failed_attempt(outcome, attempt, elapsed, retry)

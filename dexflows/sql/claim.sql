@@ -1,13 +1,14 @@
 -- Begins an attempt of a queued Step execution: new token, attempt counted and lease set before user code starts,
 -- locks taken or waited for, state read after the locks are held. p_plan: {method: {"timeout", "x", "s", "load"}}, the
 -- running code's declaration; a movement's own options, stored with the row, come first.
--- outcome: 'claimed'; 'gone' (nothing to do here); 'step' or 'rpc' (queued behind a lock, see acquire_locks).
--- Locks: run (only with locks declared) -> step -> lock keys.
+-- outcome: 'claimed'; 'gone' (nothing to do here); 'later' (its wait does not hold yet; a timer of it fires in so many
+-- seconds as elapsed says); 'step' or 'rpc' (queued behind a lock, see acquire_locks).
+-- Locks: run (only with locks declared, or to end a wait) -> step -> lock keys -> channels.
 CREATE OR REPLACE FUNCTION dexflows_claim(
     p_run uuid, p_type text, p_number int, p_worker text, p_lease float8, p_plan jsonb,
     OUT outcome text, OUT flow_id text, OUT run_queue text, OUT method text, OUT attempt int, OUT token uuid,
     OUT first_attempt_at timestamptz, OUT elapsed float8, OUT from_step text, OUT input text, OUT options text,
-    OUT locals text, OUT failure text, OUT locked bool, OUT attributes text
+    OUT locals text, OUT failure text, OUT locked bool, OUT attributes text, OUT more text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -19,8 +20,18 @@ BEGIN
     SELECT s.state, s.method, coalesce(s.plan, p_plan) -> s.method::text INTO v_state, method, v_plan
     FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
     outcome := 'gone';
-    IF NOT FOUND OR v_state NOT IN ('QUEUED', 'WAITING_FOR_LOCK') THEN
+    IF NOT FOUND OR v_state NOT IN ('QUEUED', 'WAITING', 'WAITING_FOR_LOCK') THEN
         RETURN;
+    END IF;
+    IF v_state = 'WAITING' THEN
+        SELECT w.outcome, w.due_in INTO outcome, elapsed FROM dexflows_end_wait(p_run, p_type, p_number) AS w;
+        IF outcome <> 'ready' THEN
+            RETURN;
+        END IF;
+        v_state := 'QUEUED';
+        method := 'execute';
+        SELECT coalesce(s.plan, p_plan) -> 'execute' INTO v_plan FROM dexflows_step_execution s
+        WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
     END IF;
     locked := v_plan ? 'x';
     token := gen_random_uuid();
@@ -51,8 +62,10 @@ BEGIN
     WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.state = v_state
         AND s.method = dexflows_claim.method
     RETURNING s.attempt, s.first_attempt_at, extract(epoch FROM v_now - s.first_attempt_at)::float8, s.from_step,
-        s.input::text, s.options::text, s.locals::text, s.failure::text
-    INTO attempt, first_attempt_at, elapsed, from_step, input, options, locals, failure;
+        s.input::text, s.options::text, s.locals::text, s.failure::text,
+        CASE WHEN num_nonnulls(s.waited, s.recovery, s.heartbeat) > 0 THEN jsonb_build_object(
+            'waited', s.waited, 'recovery', s.recovery, 'heartbeat', s.heartbeat)::text END
+    INTO attempt, first_attempt_at, elapsed, from_step, input, options, locals, failure, more;
     IF NOT FOUND THEN
         outcome := 'gone';
         RETURN;

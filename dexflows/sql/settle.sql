@@ -1,12 +1,13 @@
 -- Ends an attempt, in one transaction: fenced by token and state, it stores everything the handler buffered, releases
 -- its locks, creates the next Steps, closes the run, and may claim the next handler for the same worker.
 -- p_effects {writes, events, locals}; p_movements [...]; p_run_on {worker, lease, timeout, load}: claim the one
--- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message};
+-- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message, unless}:
+-- with `unless` the run closes if these Channels are empty, else the movements are created;
 -- p_more {delay, method, uncounted, expired, failure, release, cancel, cancel_siblings}. NULL: nothing of it.
 -- With durability ASYNC the commit does not wait for the disk: a crash of the server may undo the last moments, as a
 -- whole and in order. landed = false: the attempt is no longer the current one and nothing was changed.
 -- Close mode 'force' closes now; 'graceful' when no branch is left; 'dead_end' likewise, if another branch completed.
--- Locks: gate (only where the run may close) -> run -> step -> attributes.
+-- Locks: gate (only where the run may close) -> run -> step -> channels -> attributes.
 CREATE OR REPLACE FUNCTION dexflows_settle(
     p_run uuid, p_type text, p_number int, p_token uuid, p_state text, p_output jsonb, p_effects jsonb,
     p_movements jsonb, p_run_on jsonb, p_close jsonb, p_more jsonb,
@@ -71,11 +72,20 @@ BEGIN
     END IF;
     landed := true;
     IF p_effects IS NOT NULL THEN
-        PERFORM dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
+        v_rings := dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
+    END IF;
+    IF p_close ? 'unless' THEN
+        IF dexflows_has_messages(p_run, p_close -> 'unless', p_effects -> 'published') THEN
+            UPDATE dexflows_step_execution s SET output = NULL
+            WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
+            p_close := NULL;
+        ELSE
+            p_movements := NULL;
+        END IF;
     END IF;
     IF p_more IS NOT NULL THEN
         IF p_more ? 'release' THEN
-            v_rings := dexflows_release_locks(p_run, p_type, p_number, p_token);
+            v_rings := v_rings || dexflows_release_locks(p_run, p_type, p_number, p_token);
         END IF;
         IF p_more ? 'cancel' THEN
             v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel', NULL, at);
