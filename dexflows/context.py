@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dexflows.attribute import MAX_NAME_LENGTH
 from dexflows.buffer import AttributeBuffer, ChannelBuffer
 from dexflows.codec import codec_for, encode_output
 from dexflows.errors import InvalidRequestError, ValueMappingError
+from dexflows.stream import Stream
 from dexflows.wait import Waited
 
 __all__ = ["Context", "RecoveryError"]
@@ -40,6 +41,10 @@ def _not_running(_value: str) -> None:
     raise InvalidRequestError("only a Step's handler has a heartbeat")
 
 
+def _not_in_a_step(stream: Stream[Any]) -> Callable[[Any], None]:
+    raise InvalidRequestError(f"only a Step's handler writes Streams, so this one cannot write {stream!r}")
+
+
 NOT_WAITED = Waited()
 
 
@@ -66,12 +71,14 @@ class Context:
         heartbeat: Callable[[str], None] = _not_running,
         last_heartbeat: str | None = None,
         waited: Waited | None = None,
+        open_stream: Callable[[Stream[Any]], Callable[[Any], None]] = _not_in_a_step,
     ) -> None:
         self.flow_id = flow_id
         self.run_id = run_id
         self.attributes = attributes
         self.channels = channels if channels is not None else ChannelBuffer(schema={})
         self.waited = waited if waited is not None else NOT_WAITED
+        self.open_stream = open_stream
         self.step_execution_id = step_execution_id
         self.from_step_execution_id = from_step_execution_id
         self.attempt = attempt

@@ -171,7 +171,7 @@ def _until_happened(awaited: Awaited, limit: TimeLimit, still: str) -> "Looks[Ha
             break
         yield Future(), min(pause, left)
         pause = min(pause * 2, LAST_PAUSE)
-    _give_connection_back()
+    give_connection_back()
     with watcher.watch(awaited) as happened:
         while not happened.done():
             left = limit.left(still)
@@ -184,8 +184,10 @@ def _in_transaction() -> bool:
     return connection.in_atomic_block or not connection.autocommit
 
 
-def _give_connection_back() -> None:
+def give_connection_back() -> None:
     """Close this thread's connection, or return it to its pool, unless its session holds what would end with it."""
+    if connections[conf().database].in_atomic_block:
+        return
     with suppress(DatabaseError, InterfaceError):
         if sql.call(conf().database, SESSION_IN_USE, ())[0][0]:
             return

@@ -17,6 +17,7 @@ from dexflows.flow import Flow
 from dexflows.options import StepOptions
 from dexflows.scope import check_step_scope
 from dexflows.step import Step
+from dexflows.stream import Stream
 
 __all__ = ["FlowDefinition", "Registry", "RpcDefinition", "StepDefinition", "register", "registry"]
 
@@ -63,6 +64,7 @@ class FlowDefinition:
     rpcs: Mapping[str, RpcDefinition]
     attributes: Mapping[str, AttributeDefinition]
     channels: Mapping[str, ChannelDefinition]
+    streams: Mapping[str, Stream[Any]]
     input_codec: Codec[Any]
 
     def resolve_step(self, step: StepRef) -> StepDefinition:

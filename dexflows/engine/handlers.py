@@ -4,6 +4,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypedDict
 
 import msgspec
@@ -15,7 +16,7 @@ from dexflows.codec import encode_output
 from dexflows.conf import conf
 from dexflows.context import NOT_WAITED, Context
 from dexflows.decision import DecisionKind, StepDecision
-from dexflows.engine import transitions
+from dexflows.engine import streams, transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.keys import LoadSet
 from dexflows.engine.movements import movement_of
@@ -152,6 +153,7 @@ def _context(claim: Claim) -> Context:
         recovery_error=claim.recovery,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
         is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
+        open_stream=partial(streams.open_for_step, claim.flow, claim.key),
     )
 
 
