@@ -31,7 +31,7 @@ BEGIN
         WHEN (v_attempt - 1) * ln(v_coefficient) >= least(ln(v_maximum) - ln(v_initial), 700) THEN v_maximum
         ELSE least(v_maximum, v_initial * exp((v_attempt - 1) * ln(v_coefficient)))
     END;
-    SELECT * INTO v_next FROM dexflows_begin_run(
+    v_next := dexflows_begin_run(
         v_failed.retry -> 'start' || jsonb_build_object('queue', v_failed.queue, 'config', v_failed.config),
         v_failed.flow_id, v_failed.run_number + 1, v_failed.request_id, v_failed.parent_run_id,
         jsonb_build_object('attempt', v_attempt + 1, 'first_started_at', v_failed.retry -> 'first_started_at',

@@ -32,7 +32,7 @@ BEGIN
         rings := '[]';
         RETURN;
     END IF;
-    SELECT * INTO v_next FROM dexflows_begin_run(p, p ->> 'flow_id',
+    v_next := dexflows_begin_run(p, p ->> 'flow_id',
         coalesce(v_latest.run_number, 0) + 1, p ->> 'request_id', NULL, NULL, dexflows_now());
     started := true;
     run_id := v_next.run_id;

@@ -41,7 +41,7 @@ BEGIN
         END IF;
     END LOOP;
     IF child_run_id IS NULL THEN
-        SELECT * INTO v_next FROM dexflows_begin_run(p_start, v_flow_id, coalesce(v_latest.run_number, 0) + 1, NULL,
+        v_next := dexflows_begin_run(p_start, v_flow_id, coalesce(v_latest.run_number, 0) + 1, NULL,
             p_parent, NULL, p_now);
         child_run_id := v_next.run_id;
         rings := coalesce(rings, '[]') || v_next.rings;

@@ -221,6 +221,7 @@ def test_a_timeout_that_comes_while_the_run_completes_comes_to_nothing(lab: Lab)
     lab.define(LabStep("Y", lambda context, input: graceful_complete("in time")))
     run = lab.start(options=HOUR)
     (key,) = lab.bell.take()
+    rows("UPDATE dexflows_run SET deadline = dexflows_now()")
     completed = Pause()
 
     def complete() -> None:
@@ -230,7 +231,6 @@ def test_a_timeout_that_comes_while_the_run_completes_comes_to_nothing(lab: Lab)
 
     completing = in_thread(complete)
     with completed.reached():
-        rows("UPDATE dexflows_run SET deadline = dexflows_now() WHERE deadline < now()")
         timing_out = in_thread(lambda: rows("SELECT outcome FROM dexflows_time_out(%s)", run))
         wait_until_blocked("dexflows_time_out")
     result(completing)
