@@ -13,7 +13,7 @@ from django.db import Error as DjangoDatabaseError
 
 from dexflows.errors import ChannelMessageNotFoundError, ValueMappingError
 from dexflows.retry import RetryAfter, RetryPolicy
-from dexflows.states import RunStatus, StepMethod, StepState
+from dexflows.states import RunStatus, StepDurability, StepMethod, StepState
 
 MAX_DETAIL = 8_000
 """Characters of an error's text that are kept."""
@@ -67,7 +67,7 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler."""
+    """A Step execution to create: everything encoded; the last four fields are of its first handler."""
 
     step_type: str
     queue: str
@@ -77,6 +77,7 @@ class Movement:
     plan: str | None
     locked: bool
     timeout: float
+    durability: StepDurability | None
     load: str | None
 
     def to_payload(self) -> dict[str, Any]:
