@@ -37,7 +37,7 @@ def _never_canceled() -> bool:
     return False
 
 
-def _not_running(_value: str) -> None:
+def _not_running(_value: str) -> bool:
     raise InvalidRequestError("only a Step's handler has a heartbeat")
 
 
@@ -68,7 +68,7 @@ class Context:
         recovery_error: RecoveryError | None = None,
         step_locals: Mapping[str, str] | None = None,
         is_cancellation_requested: Callable[[], bool] = _never_canceled,
-        heartbeat: Callable[[str], None] = _not_running,
+        heartbeat: Callable[[str], bool] = _not_running,
         last_heartbeat: str | None = None,
         waited: Waited | None = None,
         open_stream: Callable[[Stream[Any]], Callable[[Any], None]] = _not_in_a_step,
@@ -108,13 +108,17 @@ class Context:
             raise InvalidRequestError(f"this Step waited for Timers at the indices {sorted(timers)}, not {index}")
         return timers[index]
 
-    def heartbeat(self, value: object = None) -> None:
+    def heartbeat(self, value: object = None) -> bool:
         """Say that this handler is alive, and keep a value for the next attempt. One round trip; at once.
 
-        The heartbeat of an attempt that is not the current one any more is refused and logged.
+        False when it was not stored: that of an attempt which is not the current one any more is refused, so that
+        `is_cancellation_requested()` holds. In an `async def` handler call it through asgiref's `sync_to_async`.
         """
-        self._last_heartbeat = encode_output(value, key="heartbeat")
-        self._heartbeat(self._last_heartbeat)
+        encoded = encode_output(value, key="heartbeat")
+        if not self._heartbeat(encoded):
+            return False
+        self._last_heartbeat = encoded
+        return True
 
     def get_last_heartbeat(self, value_type: type[T]) -> T | None:
         """The value of the last heartbeat of this Step's handler, of an earlier attempt or of this one, or None."""

@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from dexflows.conf import conf
 from dexflows.engine import handlers
 from dexflows.engine.claims import Claim
+from dexflows.engine.leases import Holding
 from dexflows.engine.outcomes import Outcome, Raised
 
 Execute: TypeAlias = Callable[..., Any]
@@ -48,7 +49,7 @@ def _in_savepoint(execute: Execute, statement: str, params: Any, many: bool, con
     return result
 
 
-def call(claim: Claim) -> Outcome:
+def call(claim: Claim, holding: Holding) -> Outcome:
     """Run the handler of a claimed attempt to its end.
 
     Within a caller's transaction, what it wrote by itself stays when it raises, as it does elsewhere; unless it broke
@@ -56,10 +57,10 @@ def call(claim: Claim) -> Outcome:
     """
     connection = connections[conf().database]
     if not connection.in_atomic_block:
-        return handlers.call(claim)
+        return handlers.call(claim, holding)
     statements = _Statements(connection)
     with connection.execute_wrapper(statements):
-        outcome = handlers.call(claim)
+        outcome = handlers.call(claim, holding)
     if statements.savepoint is None:
         return outcome
     if not _is_broken(connection):

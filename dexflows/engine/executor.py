@@ -23,7 +23,7 @@ from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.failures import instead_of_failing
 from dexflows.engine.keys import StepKey
-from dexflows.engine.leases import Worker
+from dexflows.engine.leases import Holding, Worker
 from dexflows.engine.outcomes import (
     GoneOn,
     Movement,
@@ -36,7 +36,7 @@ from dexflows.engine.outcomes import (
     transition,
 )
 from dexflows.engine.transitions import Settlement
-from dexflows.states import StepMethod, StepState
+from dexflows.states import StepDurability, StepMethod, StepState
 
 logger = logging.getLogger(__name__)
 
@@ -97,15 +97,15 @@ def _first_claim(key: StepKey, worker: Worker) -> Claim | None:
 
 
 def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
-    with run_on.worker.holding(claim.key, claim.token, claim.method_plan.options.timeout):
+    with run_on.worker.holding(claim.key, claim.token, claim.method_plan.allowed_seconds) as holding:
         started = time.monotonic()
         settlement = None
         if lost := _lost_before(claim):
             outcome: Outcome = lost
         elif claim.atomic:
-            outcome, settlement = _call_atomic(claim, run_on, started)
+            outcome, settlement = _call_atomic(claim, run_on, started, holding)
         else:
-            outcome = enclosed.call(claim)
+            outcome = enclosed.call(claim, holding)
         if settlement is None:
             _leave_connection_clean()
             settlement = _settle_patiently(claim, outcome, run_on, started)
@@ -124,12 +124,12 @@ def _lost_before(claim: Claim) -> Raised | None:
     return None
 
 
-def _call_atomic(claim: Claim, run_on: RunOn, started: float) -> tuple[Outcome, Settlement | None]:
+def _call_atomic(claim: Claim, run_on: RunOn, started: float, holding: Holding) -> tuple[Outcome, Settlement | None]:
     """Run the handler inside the transaction that commits its result; no settlement means: rolled back."""
     for tries in range(1, ATOMIC_TRIES + 1):
         try:
             with transaction.atomic(using=conf().database):
-                outcome = handlers.call(claim)
+                outcome = handlers.call(claim, holding)
                 if not isinstance(outcome, Raised):
                     settlement = _settle(claim, outcome, run_on, started)
                     if settlement.landed:
@@ -172,10 +172,14 @@ def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Se
     )
     if claim.locked:
         payload["release"] = True
+    durabilities = {claim.method_plan.options.durability}
     if run_on.allowed and (claimed := _next(claim, outcome, run_on)) is not None:
+        durabilities.add(claimed.pop("durability"))
         payload["run_on"] = claimed
         if isinstance(outcome, WaitSkipped):
             payload["state"] = StepState.RUNNING
+    if durability := _of_all(durabilities):
+        payload["durability"] = durability
     settlement = transitions.settle(claim.key, claim.token, payload)
     if payload["state"] is StepState.BACKOFF:
         run_on.worker.due_in(payload["delay"])
@@ -184,18 +188,33 @@ def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Se
     return settlement
 
 
+def _of_all(durabilities: set[StepDurability | None]) -> StepDurability | None:
+    """The durability of a commit that serves several methods; None is the run's, which may be either."""
+    if StepDurability.SYNC in durabilities:
+        return StepDurability.SYNC
+    return StepDurability.ASYNC if durabilities == {StepDurability.ASYNC} else None
+
+
 def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | None:
     """What to claim in the commit that settles: the one next handler, if it is for this queue and needs no locks."""
     if isinstance(outcome, WaitSkipped | Waits):
         plan = claim.plan.methods[StepMethod.EXECUTE]
         locked, timeout, load = bool(plan.locks.exclusive), plan.allowed_seconds, plan.load.json
+        durability = plan.options.durability
     elif (movement := _only_movement(claim, outcome)) is not None:
         locked, timeout, load = movement.locked, movement.timeout, movement.load
+        durability = movement.durability
     else:
         return None
     if locked:
         return None
-    return {"worker": run_on.worker.name, "lease": conf().lease_seconds, "timeout": timeout, "load": raw(load)}
+    return {
+        "worker": run_on.worker.name,
+        "lease": conf().lease_seconds,
+        "timeout": timeout,
+        "load": raw(load),
+        "durability": durability,
+    }
 
 
 def _only_movement(claim: Claim, outcome: Outcome) -> Movement | None:

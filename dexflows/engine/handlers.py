@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypedDict
@@ -16,12 +15,14 @@ from dexflows.codec import encode_output
 from dexflows.conf import conf
 from dexflows.context import NOT_WAITED, Context
 from dexflows.decision import DecisionKind, StepDecision
-from dexflows.engine import streams, transitions
+from dexflows.engine import streams
 from dexflows.engine.claims import Claim
+from dexflows.engine.heartbeats import Heart
 from dexflows.engine.keys import LoadSet
+from dexflows.engine.leases import UNWATCHED, Holding
 from dexflows.engine.movements import movement_of
 from dexflows.engine.outcomes import Effects, Ended, GoneOn, Outcome, Raised, Waits, WaitSkipped, clean
-from dexflows.engine.timelimit import MethodTimeoutError, interrupt_after
+from dexflows.engine.timelimit import TimeLimit
 from dexflows.engine.waits import encode_wait, next_timer
 from dexflows.errors import InvalidStepResultError
 from dexflows.registry import FlowDefinition
@@ -58,10 +59,10 @@ _rows = msgspec.json.Decoder(list[_Row])
 _locals = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def call(claim: Claim) -> Outcome:
+def call(claim: Claim, holding: Holding = UNWATCHED) -> Outcome:
     """Run the handler of a claimed attempt to its end. Never raises: whatever leaves the handler is an outcome."""
     try:
-        return _call(claim)
+        return _call(claim, holding)
     except BaseException as error:
         outcome = Raised.by(error)
         logger.warning(
@@ -76,16 +77,20 @@ def call(claim: Claim) -> Outcome:
         return outcome
 
 
-def _call(claim: Claim) -> Outcome:
-    context = _context(claim)
+def _call(claim: Claim, holding: Holding) -> Outcome:
     value = claim.step.input_codec.decode(claim.input)
-    timeout = claim.method_plan.options.timeout
-    started = time.monotonic()
-    with interrupt_after(timeout):
-        handler = claim.step.step.wait_for if claim.method is StepMethod.WAIT_FOR else claim.step.step.execute
-        result = run_handler(handler, context, value)
-    if time.monotonic() - started > timeout:
-        raise MethodTimeoutError(f"the handler ran past its timeout of {timeout:g} s")
+    options = claim.method_plan.options
+    limit = TimeLimit(options.timeout, options.heartbeat_timeout)
+    heart = Heart(claim, limit, holding)
+    context = _context(claim, heart)
+    holding.extend(limit.left)
+    try:
+        with limit.interrupting():
+            handler = claim.step.step.wait_for if claim.method is StepMethod.WAIT_FOR else claim.step.step.execute
+            result = run_handler(handler, context, value)
+    finally:
+        holding.done()
+        heart.close()
     effects = effects_of(context)
     if claim.method is StepMethod.WAIT_FOR:
         if not isinstance(result, Wait):
@@ -139,7 +144,7 @@ def effects_of(context: Context) -> Effects:
     )
 
 
-def _context(claim: Claim) -> Context:
+def _context(claim: Claim, heart: Heart) -> Context:
     stored = _locals.decode(claim.locals) if claim.locals else {}
     return Context(
         flow_id=claim.flow_id,
@@ -152,7 +157,9 @@ def _context(claim: Claim) -> Context:
         first_attempt_at=claim.first_attempt_at,
         recovery_error=claim.recovery,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
-        is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
+        is_cancellation_requested=heart.is_stopped,
+        heartbeat=heart.beat,
+        last_heartbeat=claim.heartbeat,
         open_stream=partial(streams.open_for_step, claim.flow, claim.key),
     )
 

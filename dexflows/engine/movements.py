@@ -30,6 +30,7 @@ def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) ->
         plan=None if options is None else plan.json,
         locked=bool(first.locks.exclusive),
         timeout=first.allowed_seconds,
+        durability=first.options.durability,
         load=first.load.json,
         pinned=plan.step_options.worker_target is not None,
     )

@@ -13,7 +13,7 @@ from django.db import Error as DjangoDatabaseError
 
 from dexflows.errors import ChannelMessageNotFoundError, ValueMappingError
 from dexflows.retry import RetryAfter, RetryPolicy
-from dexflows.states import RunStatus, StepMethod, StepState
+from dexflows.states import RunStatus, StepDurability, StepMethod, StepState
 
 MAX_DETAIL = 8_000
 """Characters of an error's text that are kept."""
@@ -67,7 +67,7 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler.
+    """A Step execution to create, encoded. `locked`, `timeout`, `durability` and `load` are of its first handler.
 
     Unless `pinned` to its queue, it is made in the one that its run has when it commits.
     """
@@ -80,6 +80,7 @@ class Movement:
     plan: str | None
     locked: bool
     timeout: float
+    durability: StepDurability | None
     load: str | None
     pinned: bool = False
 
