@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from django.db import Error, connections
 
 from dexflows.conf import conf
-from dexflows.engine import doorbell, executor, sweeps
+from dexflows.engine import closing, doorbell, executor, sweeps
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import InlineWorker
 from dexflows.retry import seconds
@@ -137,6 +137,7 @@ class _Fleet:
 
     def _look_once(self) -> float:
         """Ring for what is due; returns for how many seconds there is nothing to do."""
+        closing.time_out(conf().sweep_batch)
         sweeps.ring_due(conf().sweep_batch)
         due = sweeps.next_due()
         return LONGEST_PAUSE if due is None else min(max(due, SHORTEST_PAUSE), LONGEST_PAUSE)

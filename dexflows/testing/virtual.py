@@ -13,11 +13,10 @@ from django.db import transaction
 
 from dexflows import sql
 from dexflows.conf import conf
-from dexflows.engine import doorbell, executor, sweeps
+from dexflows.engine import closing, doorbell, executor
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import InlineWorker
 from dexflows.retry import seconds
-from dexflows.states import StepState
 from dexflows.testing import clock
 from dexflows.testing.idle import NotIdleError
 
@@ -26,20 +25,20 @@ Rows = list[tuple[Any, ...]]
 MAX_ATTEMPTS = 10_000
 MAX_JUMPS = 10_000
 CAN_RUN = """
-SELECT run_id, flow_type, step_type, number, queue, state FROM dexflows_step_execution
+SELECT run_id, flow_type, step_type, number, queue FROM dexflows_step_execution
 WHERE state IN ('QUEUED', 'WAITING', 'BACKOFF', 'WAITING_FOR_LOCK') AND parked_reason IS NULL
     AND due_at >= current_setting('dexflows.done')::timestamptz
     AND (state IN ('QUEUED', 'WAITING_FOR_LOCK') OR due_at <= dexflows_now())
 ORDER BY created_at, run_id, step_type, number
 """
 JUMP = """
-WITH next AS (SELECT least(
+WITH due AS (SELECT
     (SELECT min(due_at) FROM dexflows_step_execution
-        WHERE state IN ('WAITING', 'BACKOFF') AND parked_reason IS NULL AND due_at > dexflows_now()),
-    (SELECT min(deadline) FROM dexflows_run WHERE status = 'RUNNING' AND deadline > dexflows_now())
-)::text AS at)
-SELECT set_config('dexflows.clock', at, true), set_config('dexflows.done', at, true)
-FROM next WHERE at::timestamptz <= coalesce(%s, 'infinity'::timestamptz)
+        WHERE state IN ('WAITING', 'BACKOFF') AND parked_reason IS NULL AND due_at > dexflows_now()) AS step,
+    (SELECT min(deadline) FROM dexflows_run WHERE status = 'RUNNING' AND deadline > dexflows_now()) AS timeout
+), next AS (SELECT least(step, timeout) AS at, coalesce(timeout <= step, step IS NULL) AS times_out FROM due)
+SELECT times_out, set_config('dexflows.clock', at::text, true), set_config('dexflows.done', at::text, true)
+FROM next WHERE at <= coalesce(%s, 'infinity'::timestamptz)
 """
 """The clock only moves when all that was due has been looked at, so nothing due before now needs another look."""
 GO_TO = "SELECT set_config('dexflows.clock', %s::timestamptz::text, true)"
@@ -93,17 +92,11 @@ class VirtualFlows:
     def _run(self, found: Rows) -> int:
         """Run what was found, and what can run then, for as long as that leads to anything."""
         before = self._worker.attempts
-        while self._run_once(found):
+        while sum(executor.run(StepKey(*row), self._worker) for row in found):
             if self._worker.attempts - before >= MAX_ATTEMPTS:
                 raise NotIdleError(f"{MAX_ATTEMPTS} attempts ran at one moment")
             found = _call(CAN_RUN)
         return self._worker.attempts - before
-
-    def _run_once(self, found: Rows) -> bool:
-        if any(state == StepState.BACKOFF for *_, state in found):
-            _call(sweeps.DUE, len(found))  # ends backoffs, as a worker's sweep does
-        ran = [executor.run(StepKey(*key), self._worker) for *key, _ in found]
-        return any(ran)
 
 
 @contextmanager
@@ -133,6 +126,9 @@ class _CountingWorker(InlineWorker):
 def _jump(until: datetime | None) -> tuple[bool, Rows]:
     """Move the clock to the next time that something waits for, unless that is later than `until`, and look then."""
     jumped, found = sql.call_all(conf().database, [(JUMP, (until,)), (CAN_RUN, ())])
+    if jumped and jumped[0][0]:
+        closing.time_out(MAX_ATTEMPTS)
+        found = _call(CAN_RUN)
     return bool(jumped), found
 
 

@@ -20,12 +20,15 @@ from dexflows import (
     LongPollTimeoutError,
     RetryPolicy,
     RPCResult,
+    StartFlowOptions,
     StepDecision,
     StepExecutionId,
     StepMovement,
+    SubFlow,
     Timer,
     TimerId,
     Wait,
+    force_fail,
     go_to,
     go_to_many,
     graceful_complete,
@@ -209,6 +212,37 @@ class TestTime:
         client.skip_timer("flow", StepExecutionId("A"), TimerId.by_condition_index(0))
         assert [flows.run(), status()] == [1, "COMPLETED"]
 
+    def test_a_start_is_delayed_and_a_timeout_comes(self, flows: VirtualFlows) -> None:
+        flow = registry.register(LabFlow(Naps("A", 6_000.0)))
+        options = StartFlowOptions(start_delay=DAY, timeout=DAY + 100 * SECOND)
+        client.start_flow(flow, "flow", "", options)
+        assert [flows.advance(DAY - SECOND), flows.advance(SECOND)] == [0, 1]
+        before = flows.now
+        assert flows.run_until_idle() == 0
+        outcome = client.wait_for_flow("flow", 0)
+        assert (outcome.error_type, flows.now - before) == ("FLOW_TIMEOUT", 100 * SECOND)
+
+    def test_a_failed_flow_is_retried(self, flows: VirtualFlows) -> None:
+        def fail_twice(context: Context, input: str) -> StepDecision:
+            runs.append(context.run_id)
+            return force_fail("no") if len(runs) < 3 else graceful_complete("")
+
+        runs: list[str] = []
+        flow = registry.register(LabFlow(LabStep("A", fail_twice)))
+        policy = RetryPolicy(initial_interval=3_600, maximum_interval=3_600)
+        client.start_flow(flow, "flow", "", StartFlowOptions(retry_policy=policy))
+        assert flows.run_until_idle() == 3
+        assert (status(), len(set(runs))) == ("COMPLETED", 3)
+
+    def test_sub_flows_run_too(self, flows: VirtualFlows) -> None:
+        child = registry.register(Quick(Naps("Child", 60.0)))
+        parent = WaitingLabStep(
+            "Parent", lambda context, input: graceful_complete(""), lambda c, i: Wait.until(SubFlow.run(child, ""))
+        )
+        started(parent)
+        assert flows.run_until_idle() == 4
+        assert status() == "COMPLETED"
+
     def test_a_wait_costs_five_round_trips_however_many_went_before(self, flows: VirtualFlows) -> None:
         def loop(context: Context, input: str) -> StepDecision:
             return graceful_complete("") if input == "1" else go_to(step, str(int(input or 100) - 1))
@@ -351,6 +385,12 @@ class TestLive:
         flows_live.advance(DAY)
         assert client.wait_for_flow("flow", 10).single_output(str) == "end"
         assert timedelta() < flows_live.now - before - DAY < timedelta(minutes=1)
+
+    def test_timeouts_come_by_themselves(self, flows_live: LiveFlows) -> None:
+        flow = registry.register(LabFlow(start=False))
+        client.start_flow(flow, "flow", "", StartFlowOptions(timeout=DAY))
+        flows_live.advance(DAY)
+        assert client.wait_for_flow("flow", 10).error_type == "FLOW_TIMEOUT"
 
     def test_a_running_step_keeps_its_lease(self, flows_live: LiveFlows) -> None:
         pause = Pause()
