@@ -94,6 +94,7 @@ def test_every_error_a_caller_can_meet_is_in_the_table() -> None:
         errors.FlowDefinitionError,
         errors.UndeclaredAttributeError,
         errors.AttributeMapNotLoadedError,
+        errors.ChannelNotLoadedError,
         errors.InvalidStepResultError,
     }
     tree = {
