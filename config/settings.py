@@ -143,6 +143,8 @@ CELERY_TIMEZONE = "UTC"
 
 # --- Engine ---------------------------------------------------------------------------------------
 DEXFLOWS: dict[str, Any] = {}
+if streams_url := environ.text("STREAMS_URL"):
+    DEXFLOWS["STREAMS_URL"] = streams_url
 
 # --- HTTP API -------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {

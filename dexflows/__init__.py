@@ -6,6 +6,7 @@ This package exports the language in which Flows are written. It needs no Django
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dexflows.attribute import (
@@ -71,6 +72,7 @@ from dexflows.states import (
     WaitForFailure,
 )
 from dexflows.step import Step
+from dexflows.stream import Stream, StreamMessage, StreamPage, StreamTextWriter
 from dexflows.sub_flow import SubFlow, SubFlowOptions
 from dexflows.targets import (
     AttributeMatch,
@@ -82,7 +84,8 @@ from dexflows.targets import (
 from dexflows.wait import ConditionCombination, Timer, Wait
 
 if TYPE_CHECKING:
-    from dexflows.client import AsyncClient, Client
+    from dexflows.async_client import AsyncClient
+    from dexflows.client import Client
 
 __all__ = [
     "AsyncClient",
@@ -141,6 +144,10 @@ __all__ = [
     "StepState",
     "StopFlowOptions",
     "StopType",
+    "Stream",
+    "StreamMessage",
+    "StreamPage",
+    "StreamTextWriter",
     "SubFlow",
     "SubFlowOptions",
     "SubFlowReusePolicy",
@@ -167,14 +174,12 @@ __all__ = [
     "rpc",
 ]
 
-_LAZY = ("AsyncClient", "Client")
+_LAZY = {"AsyncClient": "dexflows.async_client", "Client": "dexflows.client"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        from dexflows import client
-
-        return getattr(client, name)
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,10 +1,14 @@
 """Django system checks of the engine."""
 
 from django.conf import settings
+from django.core import checks
 from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured
+from redis import RedisError
 
 from dexflows.conf import conf
+from dexflows.engine import stream_server
+from dexflows.registry import registry
 
 definition_errors: list[str] = []
 """What was wrong with the Flows that the apps' `flows.py` register, when a management command was starting."""
@@ -37,4 +41,24 @@ def check_settings(**_: object) -> list[CheckMessage]:
                 id="dexflows.E003",
             )
         ]
+    return []
+
+
+@register
+def check_streams(**_: object) -> list[CheckMessage]:
+    """Where a Flow declares Streams, there is a Redis that keeps them."""
+    try:
+        url, _prefix = stream_server.address()
+    except ImproperlyConfigured:
+        return []  # reported by `check_settings`
+    flows = [each.flow_type for each in registry.definitions() if each.streams]
+    if not flows:
+        return []
+    if url is None:
+        hint = "set DEXFLOWS['STREAMS_URL']; until then their messages are lost"
+        return [checks.Warning(f"Streams of {', '.join(flows)} have no Redis", hint=hint, id="dexflows.W001")]
+    try:
+        stream_server.client_of(url)
+    except (ValueError, TypeError, RedisError) as error:
+        return [Error(f"the URL of the Redis that keeps Streams cannot be used: {error}", id="dexflows.E005")]
     return []

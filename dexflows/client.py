@@ -4,68 +4,38 @@
 engine's database, what a client writes is part of that block.
 """
 
-import asyncio
-import inspect
-import re
-import time
-from collections.abc import Callable, Generator
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
-from uuid import UUID
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from dexflows import selectors
-from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
+from dexflows import long_polls, selectors, streaming
+from dexflows.arguments import batch_of, check_declared, check_id, run_id_of, selector_of, write_of
+from dexflows.attribute import AttributeDefinition
+from dexflows.channel import ChannelDefinition
 from dexflows.conf import conf
-from dexflows.engine import closing, configuring, rpc, starting
+from dexflows.engine import closing, configuring, messages, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
-from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
+from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError
 from dexflows.flow import Flow
 from dexflows.flow_result import FlowResult
-from dexflows.models import Run
 from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StopFlowOptions
-from dexflows.registry import FlowDefinition, registry
+from dexflows.registry import registry
 from dexflows.selectors import FlowInfo
+from dexflows.stream import Stream, StreamMessage, StreamPage
+from dexflows.targets import (
+    StepExecutionId,
+    TimerId,
+    WaitForAttributeOptions,
+    WaitForStepCompletionOptions,
+)
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["Client"]
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
-Looks: TypeAlias = Generator[float, None, R]
-"""Yields the seconds until the next look, and returns the result."""
-
-MAX_ID_LENGTH = 255
-MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
-"""Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
-FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-FIRST_POLL, LAST_POLL = 0.002, 0.5
-
-
-def _next_look(looks: "Looks[R]") -> tuple[float, None] | tuple[None, R]:
-    """Look once: the seconds until the next look, or the result."""
-    try:
-        return next(looks), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _looking(method: Callable[P, "Looks[R]"]) -> Callable[P, R]:
-    """Sleep between the looks of a method that waits; `AsyncClient` awaits instead, and lets other calls go on."""
-
-    @wraps(method)
-    def wait(*args: P.args, **kwargs: P.kwargs) -> R:
-        looks = method(*args, **kwargs)
-        while True:
-            pause, result = _next_look(looks)
-            if pause is None:
-                return cast("R", result)
-            time.sleep(pause)
-
-    return wait
 
 
 class Client:
@@ -85,9 +55,9 @@ class Client:
         """
         options = options or StartFlowOptions()
         payload = starting.start_payload(registry.definition_of(flow), input, options)
-        _check_id("Flow ID", flow_id)
+        check_id("Flow ID", flow_id)
         if options.request_id is not None:
-            _check_id("request ID", options.request_id)
+            check_id("request ID", options.request_id)
         started = rpc.restarting(lambda: starting.start(flow_id, payload, options))
         same_request = options.request_id is None or options.request_id == started.request_id
         if not started.started and not (options.ignore_already_started and same_request):
@@ -109,50 +79,106 @@ class Client:
         WorkerInvocationError when the handler raises, RpcTimeoutError; nothing has happened then.
         """
         definition, rpc_definition = registry.rpc_of(method)
-        _check_id("Flow ID", flow_id)
+        check_id("Flow ID", flow_id)
         if not rpc_definition.has_input and input is not None:
             raise InvalidRequestError(f"RPC {rpc_definition.name} takes no input")
         codec = rpc_definition.input_codec
         encoded = codec.encode(input, key="input", limit=conf().max_value_bytes) if codec else "null"
         call = rpc.Invocation.of(
-            definition, rpc_definition, flow_id, _run_id(run_id), encoded, options or RPCInvokeOptions()
+            definition, rpc_definition, flow_id, run_id_of(run_id), encoded, options or RPCInvokeOptions()
         )
         return rpc_definition.output_codec.decode(rpc.invoke(call))
 
     def describe_flow(self, flow_id: str, *, run_id: str | None = None) -> FlowInfo:
         """The latest (or given) run of a Flow ID. Raises FlowNotFoundError."""
-        _check_id("Flow ID", flow_id)
-        return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, _run_id(run_id))))
+        check_id("Flow ID", flow_id)
+        return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, run_id_of(run_id))))
 
-    @_looking
+    @long_polls.blocking
     def wait_for_flow(
-        self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None
-    ) -> "Looks[FlowResult]":
-        """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
+        self, flow_id: str, timeout: float | timedelta | None = None, *, run_id: str | None = None
+    ) -> "long_polls.Looks[FlowResult]":
+        """Wait until the run has closed and return its result; a `timeout` of None waits without end, 0 looks once.
 
-        A failed run that is retried is followed to the last one, unless `run_id` asks for that very run.
-        Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
+        Without `run_id` it is the latest run, and where that fails and is retried, the run that retries it. Raises
+        FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
         """
-        _check_id("Flow ID", flow_id)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause, given = FIRST_POLL, _run_id(run_id)
-        while True:
-            run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
-            if result.is_terminal and (run_id is not None or run.retried_by is None):
-                return result
-            given = run.retried_by or run.run_id
-            left = LAST_POLL if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
-            yield min(pause, left)
-            pause = min(pause * 1.5, LAST_POLL)
+        check_id("Flow ID", flow_id)
+        limit = long_polls.TimeLimit(timeout)
+        return (yield from long_polls.flow_result(flow_id, run_id_of(run_id), limit))
+
+    @long_polls.blocking
+    def wait_for_step_completion(
+        self,
+        flow_id: str,
+        step: StepExecutionId,
+        options: WaitForStepCompletionOptions | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[None]":
+        """Wait until a Step execution, which need not exist yet, is COMPLETED.
+
+        Raises FlowNotFoundError, FlowNotActiveOrNotFoundError when it failed or was canceled or the run closes first,
+        and LongPollTimeoutError.
+        """
+        check_id("Flow ID", flow_id)
+        long_polls.check_step(step)
+        limit = long_polls.limit_of(options, WaitForStepCompletionOptions)
+        run = rpc.restarting(partial(selectors.find_run, flow_id, run_id_of(run_id)))
+        yield from long_polls.step_completion(run, step, limit)
+
+    @long_polls.blocking
+    def wait_for_attribute_match(
+        self,
+        flow_id: str,
+        attribute: AttributeDefinition,
+        *instance_and_match: Any,
+        options: WaitForAttributeOptions | None = None,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[Any]":
+        """`(flow_id, attribute[, instance], AttributeMatch[, options])`: wait for a committed value and return it.
+
+        A declared default counts as the value where there is none; `equal_to(None)` waits until none is stored. Raises
+        FlowNotFoundError, ValueMappingError for a value of another type, FlowNotActiveOrNotFoundError when the run is
+        closed without a match, and LongPollTimeoutError.
+        """
+        check_id("Flow ID", flow_id)
+        instance, match, limit = long_polls.match_arguments(instance_and_match, options)
+        selected = selector_of(attribute, instance)
+        if attribute.hard_delete_on_null:
+            raise InvalidRequestError(f"{attribute!r} is secret and cannot be matched")
+        run = rpc.restarting(partial(selectors.find_run, flow_id, run_id_of(run_id)))
+        check_declared(registry.get(run.flow_type), (selected,))
+        return (yield from long_polls.attribute_match(run, selected, match, limit))
 
     def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
         """Close the running run at once. Raises FlowNotActiveOrNotFoundError when there is none."""
         options = options or StopFlowOptions()
-        _check_id("Flow ID", flow_id)
-        given = _run_id(run_id)
+        check_id("Flow ID", flow_id)
+        given = run_id_of(run_id)
         rpc.restarting(lambda: closing.stop(flow_id, given, options.type, options.reason))
+
+    def publish(self, flow_id: str, channel: ChannelDefinition, *values: Any, run_id: str | None = None) -> list[str]:
+        """Publish messages to a Channel in this order and return their IDs; of a ChannelMap, the instance comes first.
+
+        Raises ValueMappingError for a message of the wrong type, FlowNotActiveOrNotFoundError unless the run is
+        running.
+        """
+        check_id("Flow ID", flow_id)
+        given, batch = run_id_of(run_id), batch_of(channel, values)
+        return rpc.restarting(lambda: messages.send(flow_id, given, batch)) if batch.messages else []
+
+    def skip_timer(
+        self, flow_id: str, step_execution_id: StepExecutionId, timer_id: TimerId, *, run_id: str | None = None
+    ) -> None:
+        """Let a Timer of a Step's wait fire now; it is remembered for a Step that does not wait yet.
+
+        Nothing happens when that wait is over. Raises FlowNotActiveOrNotFoundError unless the run is running, and
+        InvalidRequestError when the wait has no such Timer.
+        """
+        check_id("Flow ID", flow_id)
+        given = run_id_of(run_id)
+        rpc.restarting(lambda: messages.skip_timer(flow_id, given, step_execution_id, timer_id))
 
     def update_flow_config(self, flow_id: str, config: FlowConfig, *, run_id: str | None = None) -> None:
         """Change the settings of the running run that are not None; one round trip.
@@ -160,26 +186,26 @@ class Client:
         With another `worker_target` its open Steps move to that queue too, but those that name a queue of their own.
         Raises FlowNotActiveOrNotFoundError, and InvalidRequestError for a setting without effect so far.
         """
-        _check_id("Flow ID", flow_id)
+        check_id("Flow ID", flow_id)
         if not isinstance(config, FlowConfig):
             raise InvalidRequestError(f"update_flow_config takes a FlowConfig, not {config!r}")
-        given = _run_id(run_id)
+        given = run_id_of(run_id)
         rpc.restarting(lambda: configuring.update_config(flow_id, given, config))
 
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
     ) -> Any:
         """The committed value of an Attribute or of one map instance; the default where there is none."""
-        return self.get_attributes(flow_id, _selector(attribute, instance), run_id=run_id)[0]
+        return self.get_attributes(flow_id, selector_of(attribute, instance), run_id=run_id)[0]
 
     def get_attributes(self, flow_id: str, *selected: selectors.Selector, run_id: str | None = None) -> list[Any]:
         """The committed values of `attribute` and `attribute_map.load(instance)` selectors, in order."""
-        _check_id("Flow ID", flow_id)
-        given = _run_id(run_id)
+        check_id("Flow ID", flow_id)
+        given = run_id_of(run_id)
 
         def read() -> list[Any]:
             run = selectors.find_run(flow_id, given)
-            _check_declared(registry.get(run.flow_type), selected)
+            check_declared(registry.get(run.flow_type), selected)
             return selectors.attribute_values(run, selected)
 
         return rpc.restarting(read)
@@ -193,8 +219,8 @@ class Client:
 
         Is not held up by locks. Raises FlowNotActiveOrNotFoundError unless the run is running.
         """
-        _check_id("Flow ID", flow_id)
-        given, parts = _run_id(run_id), [_write(write) for write in writes]
+        check_id("Flow ID", flow_id)
+        given, parts = run_id_of(run_id), [write_of(write) for write in writes]
 
         def write() -> None:
             with transaction.atomic(using=conf().database):
@@ -206,86 +232,45 @@ class Client:
 
         rpc.restarting(write)
 
+    def write_stream(
+        self, flow_id: str, stream: Stream[T], source: str, value: T, *, run_id: str | None = None
+    ) -> StreamMessage[T] | None:
+        """Write a message to a Stream, of a closed run too; None when Redis is away and it is lost.
 
-def _check_id(what: str, value: object) -> None:
-    of_sub_flow = what == "Flow ID" and isinstance(value, str) and value.startswith("SubFlow:")
-    longest = MAX_SUB_FLOW_ID if of_sub_flow else MAX_ID_LENGTH
-    if not isinstance(value, str) or not 1 <= len(value) <= longest:
-        raise InvalidRequestError(f"{what} must be a text of 1 to {longest} characters, not {str(value)[:80]!r}")
-    if FORBIDDEN_IN_ID.search(value):
-        raise InvalidRequestError(f"{what} must not contain '/', control characters or lone surrogates: {value!r}")
-    if len(value.encode()) > MAX_SUB_FLOW_BYTES:
-        raise InvalidRequestError(f"{what} must take at most {MAX_SUB_FLOW_BYTES} bytes, not {value[:80]!r}")
+        `source` names the writer to readers. Raises FlowNotFoundError, ValueMappingError, InvalidRequestError.
+        """
+        check_id("Flow ID", flow_id)
+        return streaming.write(flow_id, run_id_of(run_id), stream, source, value)
 
+    @long_polls.blocking
+    def read_stream(
+        self,
+        flow_id: str,
+        stream: Stream[T],
+        token: str = "",
+        limit: int = 100,
+        wait: float = 0.0,
+        *,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[StreamPage[T]]":
+        """The oldest messages, or those after the page whose `next_page_token` is given; the token stays with its run.
 
-def _run_id(value: str | None) -> UUID | None:
-    try:
-        return None if value is None else UUID(str(value))
-    except ValueError:
-        raise InvalidRequestError(f"run ID must be a UUID, not {str(value)[:80]!r}") from None
+        Where there is none yet, waits up to `wait` seconds (at most 60) and gives the database connection back while it
+        does. A reader that was too slow goes on with the oldest message there is. Raises FlowNotFoundError, and
+        UnavailableError while Redis is away.
+        """
+        check_id("Flow ID", flow_id)
+        return (yield from streaming.read(flow_id, run_id_of(run_id), stream, token, limit, wait))
 
-
-def _run_and_result(flow_id: str, run_id: UUID | None) -> tuple[Run, FlowResult]:
-    run = selectors.find_run(flow_id, run_id)
-    return run, selectors.result_of(run)
-
-
-def _selector(attribute: AttributeDefinition, instance: str | None) -> selectors.Selector:
-    if isinstance(attribute, AttributeMap):
-        if instance is None:
-            raise InvalidRequestError(f"{attribute!r} needs an instance")
-        return attribute.load(instance)
-    if instance is not None:
-        raise InvalidRequestError(f"{attribute!r} has no instances")
-    return attribute
-
-
-def _check_declared(definition: FlowDefinition | None, selected: tuple[selectors.Selector, ...]) -> None:
-    for each in selected:
-        named = each.definition if isinstance(each, AttributeMapInstance) else each
-        if definition is not None and definition.attributes.get(named.name) is not named:
-            raise InvalidRequestError(f"{named!r} is not in the schema of Flow {definition.flow_type}")
-
-
-def _write(write: tuple[Any, ...]) -> tuple[AttributeDefinition, str, object]:
-    attribute = write[0] if write else None
-    if isinstance(attribute, Attribute) and len(write) == 2:
-        return attribute, "", write[1]
-    if isinstance(attribute, AttributeMap) and len(write) == 3:
-        return attribute, attribute.load(write[1]).instance, write[2]
-    raise InvalidRequestError("a write is (attribute, value) or (attribute_map, instance, value)")
-
-
-def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:
-    async def wait(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
-        looks = looking(self._client, *args, **kwargs)
-        while True:
-            pause, result = await sync_to_async(_next_look)(looks)
-            if pause is None:
-                return result
-            await asyncio.sleep(pause)
-
-    wait.__name__, wait.__doc__ = looking.__name__, looking.__doc__
-    return wait
-
-
-def _awaitable(method: Callable[..., Any]) -> Any:
-    async def call(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
-        return await sync_to_async(method)(self._client, *args, **kwargs)
-
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
-    return call
-
-
-class AsyncClient:
-    """The client with awaitable methods of the same names, arguments and errors; made from `Client`."""
-
-    def __init__(self) -> None:
-        self._client = Client()
-
-
-for _name, _method in list(vars(Client).items()):
-    if inspect.isgeneratorfunction(inspect.unwrap(_method)):
-        setattr(AsyncClient, _name, _awaitable_looks(inspect.unwrap(_method)))
-    elif not _name.startswith("_"):
-        setattr(AsyncClient, _name, _awaitable(_method))
+    def list_stream_messages(
+        self,
+        flow_id: str,
+        stream: Stream[T],
+        page_size: int = 20,
+        next_page_token: str = "",
+        *,
+        run_id: str | None = None,
+    ) -> StreamPage[T]:
+        """The newest messages first; the last page has no token. Raises as `read_stream` does."""
+        check_id("Flow ID", flow_id)
+        return streaming.list_newest(flow_id, run_id_of(run_id), stream, page_size, next_page_token)

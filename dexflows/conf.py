@@ -7,6 +7,9 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+STREAMS_SCHEMES = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://", "redis+socket://")
+"""What the URL of the Redis that keeps Streams may begin with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conf:
@@ -32,6 +35,10 @@ class Conf:
     """How long running Steps may go on after SIGTERM before they are released."""
     max_value_bytes: int = 4 * 1024 * 1024
     """The largest value of an Attribute, an input or an output, as JSON."""
+    streams_url: str | None = None
+    """The Redis that keeps Streams; by default the one of `CELERY_BROKER_URL`."""
+    streams_expire_seconds: float = 7 * 24 * 3600.0
+    """How long a run's Stream is kept after its last message."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -42,6 +49,8 @@ class Conf:
                 raise ImproperlyConfigured(f"DEXFLOWS[{field.name.upper()!r}] must be a number above 0, not {value!r}")
             if isinstance(field.default, str) and not (isinstance(value, str) and value):
                 raise ImproperlyConfigured(f"DEXFLOWS[{field.name.upper()!r}] must be a text, not {value!r}")
+        if self.streams_url is not None and not str(self.streams_url).startswith(STREAMS_SCHEMES):
+            raise ImproperlyConfigured(f"DEXFLOWS['STREAMS_URL'] must begin with one of {', '.join(STREAMS_SCHEMES)}")
         if self.heartbeat_seconds > self.lease_seconds / 3:
             raise ImproperlyConfigured(
                 f"DEXFLOWS['HEARTBEAT_SECONDS'] ({self.heartbeat_seconds}) must be at most a third of "

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dexflows.attribute import MAX_NAME_LENGTH
 from dexflows.buffer import AttributeBuffer, ChannelBuffer
 from dexflows.codec import codec_for, encode_output
 from dexflows.errors import InvalidRequestError, ValueMappingError
+from dexflows.stream import Stream
 from dexflows.wait import Waited
 
 __all__ = ["Context", "RecoveryError"]
@@ -36,8 +37,12 @@ def _never_canceled() -> bool:
     return False
 
 
-def _not_running(_value: str) -> None:
+def _not_running(_value: str) -> bool:
     raise InvalidRequestError("only a Step's handler has a heartbeat")
+
+
+def _not_in_a_step(stream: Stream[Any]) -> Callable[[Any], None]:
+    raise InvalidRequestError(f"only a Step's handler writes Streams, so this one cannot write {stream!r}")
 
 
 NOT_WAITED = Waited()
@@ -55,7 +60,7 @@ class Context:
         flow_id: str,
         run_id: str,
         attributes: AttributeBuffer,
-        channels: ChannelBuffer,
+        channels: ChannelBuffer | None = None,
         step_execution_id: str | None = None,
         from_step_execution_id: str | None = None,
         attempt: int = 1,
@@ -63,15 +68,17 @@ class Context:
         recovery_error: RecoveryError | None = None,
         step_locals: Mapping[str, str] | None = None,
         is_cancellation_requested: Callable[[], bool] = _never_canceled,
-        heartbeat: Callable[[str], None] = _not_running,
+        heartbeat: Callable[[str], bool] = _not_running,
         last_heartbeat: str | None = None,
         waited: Waited | None = None,
+        open_stream: Callable[[Stream[Any]], Callable[[Any], None]] = _not_in_a_step,
     ) -> None:
         self.flow_id = flow_id
         self.run_id = run_id
         self.attributes = attributes
-        self.channels = channels
+        self.channels = channels if channels is not None else ChannelBuffer(schema={})
         self.waited = waited if waited is not None else NOT_WAITED
+        self.open_stream = open_stream
         self.step_execution_id = step_execution_id
         self.from_step_execution_id = from_step_execution_id
         self.attempt = attempt
@@ -101,13 +108,17 @@ class Context:
             raise InvalidRequestError(f"this Step waited for Timers at the indices {sorted(timers)}, not {index}")
         return timers[index]
 
-    def heartbeat(self, value: object = None) -> None:
+    def heartbeat(self, value: object = None) -> bool:
         """Say that this handler is alive, and keep a value for the next attempt. One round trip; at once.
 
-        The heartbeat of an attempt that is not the current one any more is refused and logged.
+        False when it was not stored: that of an attempt which is not the current one any more is refused, so that
+        `is_cancellation_requested()` holds. In an `async def` handler call it through asgiref's `sync_to_async`.
         """
-        self._last_heartbeat = encode_output(value, key="heartbeat")
-        self._heartbeat(self._last_heartbeat)
+        encoded = encode_output(value, key="heartbeat")
+        if not self._heartbeat(encoded):
+            return False
+        self._last_heartbeat = encoded
+        return True
 
     def get_last_heartbeat(self, value_type: type[T]) -> T | None:
         """The value of the last heartbeat of this Step's handler, of an earlier attempt or of this one, or None."""

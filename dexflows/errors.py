@@ -14,11 +14,11 @@ DexflowsError
 ├── RpcTimeoutError                  an RPC ran out of time
 ├── LongPollTimeoutError             a wait ended before what it waited for
 ├── WorkerInvocationError            an RPC handler raised
-├── UnavailableError                 the database cannot be reached
+├── UnavailableError                 the database, or the Redis of the Streams, cannot be reached
 ├── AttributeMapNotLoadedError       a handler read a map instance it did not load
 ├── ChannelNotLoadedError            a handler looked at a Channel it did not load
 ├── ChannelMessageNotFoundError      a message to be deleted is not queued
-├── UndeclaredAttributeError         a handler used an Attribute outside its Flow's schema
+├── UndeclaredAttributeError         a handler used a definition outside its Flow's schema
 └── InvalidStepResultError           a handler returned something that is no result
 """
 
@@ -158,7 +158,7 @@ class WorkerInvocationError(DexflowsError):
 
 
 class UnavailableError(DexflowsError):
-    """The database or its connection pool cannot be reached now; trying again later may succeed."""
+    """The database, its pool or the Redis of the Streams cannot be reached now; trying again later may succeed."""
 
 
 class AttributeMapNotLoadedError(DexflowsError):
@@ -174,7 +174,7 @@ class ChannelMessageNotFoundError(DexflowsError):
 
 
 class UndeclaredAttributeError(DexflowsError):
-    """A handler used an Attribute object that is not in its Flow's persistence schema."""
+    """A handler used an Attribute, Channel or Stream object that is not in its Flow's persistence schema."""
 
 
 class InvalidStepResultError(DexflowsError):

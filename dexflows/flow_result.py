@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -11,7 +11,7 @@ from dexflows.codec import codec_for
 from dexflows.errors import DexflowsError
 from dexflows.states import RunStatus
 
-__all__ = ["Completion", "FlowResult"]
+__all__ = ["Completion", "FlowResult", "StoredResult"]
 
 T = TypeVar("T")
 
@@ -51,19 +51,24 @@ class FlowResult:
         return self.completions[0].decode(output_type)
 
     @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> FlowResult:
-        """A result as `sql/evaluate.sql` stores it with the Step that waited for it."""
+    def of(cls, stored: StoredResult) -> FlowResult:
+        """A result as it was stored with the Step that waited for it."""
         completions = tuple(
-            Completion(
-                step_type=step_type,
-                step_execution_id=f"{step_type}-{number}",
-                raw=msgspec.json.encode(output).decode(),
-            )
-            for step_type, number, output in raw["completions"]
+            Completion(step_type=step_type, step_execution_id=f"{step_type}-{number}", raw=bytes(output).decode())
+            for step_type, number, output in stored.completions
         )
         return cls(
-            status=RunStatus(raw["status"]),
-            error_type=raw["error_type"],
-            error_message=raw["error_message"],
+            status=RunStatus(stored.status),
+            error_type=stored.error_type,
+            error_message=stored.error_message,
             completions=completions,
         )
+
+
+class StoredResult(msgspec.Struct):
+    """A result in the words of `sql/outlook.sql`; a completion is Step type, number and raw output."""
+
+    status: str
+    error_type: str | None
+    error_message: str | None
+    completions: list[tuple[str, int, msgspec.Raw]]

@@ -20,6 +20,7 @@ from dexflows.schema import PersistenceDefinition, PersistenceSchema
 from dexflows.scope import check_channel_scope, check_scope, check_step_scope
 from dexflows.signatures import codec_at, generic_argument, read_handler, rpc_output_type
 from dexflows.step import Step
+from dexflows.stream import Stream
 from dexflows.timeout_step import TIMEOUT_STEP, AsyncTimeoutStep, TimeoutStep
 from dexflows.wait import Wait
 
@@ -66,7 +67,7 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
     timeout = _timeout_step(flow, scope)
     if timeout is not None:
         steps[timeout.step_type] = timeout
-    return FlowDefinition(
+    definition = FlowDefinition(
         flow=flow,
         flow_type=flow_type,
         steps=MappingProxyType(steps),
@@ -75,8 +76,12 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
         rpcs=MappingProxyType(_rpcs(flow, scope)),
         attributes=MappingProxyType(attributes),
         channels=MappingProxyType(channels),
+        streams=MappingProxyType({name: each for name, each in definitions.items() if isinstance(each, Stream)}),
         input_codec=_input_codec(flow, start),
     )
+    for step in steps.values():
+        definition.recovery_step(step, step.options)
+    return definition
 
 
 def _checked_name(name: object, what: str) -> str:
@@ -102,8 +107,10 @@ def _definitions(schema: object) -> dict[str, PersistenceDefinition]:
     definitions: dict[str, PersistenceDefinition] = {}
     keys: dict[str, Any] = {}
     for each in schema.definitions:
-        if not isinstance(each, Attribute | AttributeMap | Channel | ChannelMap):
-            raise FlowDefinitionError(f"the persistence schema holds {each!r}, which is no Attribute or Channel")
+        if not isinstance(each, Attribute | AttributeMap | Channel | ChannelMap | Stream):
+            raise FlowDefinitionError(
+                f"the persistence schema holds {each!r}, which is no Attribute, Channel or Stream"
+            )
         if each.name in definitions:
             raise FlowDefinitionError(f"two persistence definitions are named {each.name!r}")
         if isinstance(each, Attribute | AttributeMap):

@@ -17,6 +17,7 @@ from dexflows.flow import Flow
 from dexflows.options import StepOptions
 from dexflows.scope import check_step_scope
 from dexflows.step import Step
+from dexflows.stream import Stream
 
 __all__ = ["FlowDefinition", "Registry", "RpcDefinition", "StepDefinition", "register", "registry"]
 
@@ -63,6 +64,7 @@ class FlowDefinition:
     rpcs: Mapping[str, RpcDefinition]
     attributes: Mapping[str, AttributeDefinition]
     channels: Mapping[str, ChannelDefinition]
+    streams: Mapping[str, Stream[Any]]
     input_codec: Codec[Any]
 
     def resolve_step(self, step: StepRef) -> StepDefinition:
@@ -73,6 +75,24 @@ class FlowDefinition:
         named = step.__name__ if isinstance(step, type) else repr(step)
         fault = "names several Steps by one class" if found else "is not a Step"
         raise InvalidStepResultError(f"{named} {fault} of Flow {self.flow_type}")
+
+    def recovery_step(self, step: StepDefinition, options: StepOptions) -> StepDefinition | None:
+        """The Step that takes over when the `execute` of a Step with these options has failed for good.
+
+        Raises InvalidStepResultError when it is not of this Flow or takes another input.
+        """
+        named = options.recovery_step
+        if named is None:
+            return None
+        found = self.steps.get(named) if isinstance(named, str) else self.resolve_step(named)
+        if found is None:
+            raise InvalidStepResultError(f"the recovery Step {named!r} is not a Step of Flow {self.flow_type}")
+        if found.input_codec is not step.input_codec:
+            given, taken = step.input_codec.type_name, found.input_codec.type_name
+            raise InvalidStepResultError(
+                f"Step {step.step_type}: its recovery Step {found.step_type} takes {taken}, not {given} as it does"
+            )
+        return found
 
     def check_options(self, options: StepOptions) -> None:
         """Refuse a movement's options whose locks or loads are not of this Flow."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dexflows.attribute import AttributeDefinition
 from dexflows.channel import ChannelDefinition
+from dexflows.stream import Stream
 
 __all__ = ["PersistenceDefinition", "PersistenceSchema"]
 
-PersistenceDefinition: TypeAlias = AttributeDefinition | ChannelDefinition
+PersistenceDefinition: TypeAlias = AttributeDefinition | ChannelDefinition | Stream[Any]
 
 
 @dataclass(frozen=True)
 class PersistenceSchema:
-    """The Attributes, AttributeMaps, Channels and ChannelMaps a Flow owns."""
+    """The Attributes, AttributeMaps, Channels, ChannelMaps and Streams a Flow owns."""
 
     definitions: tuple[PersistenceDefinition, ...] = ()
 

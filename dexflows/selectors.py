@@ -113,7 +113,7 @@ def result_of(run: Run) -> FlowResult:
 
 def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
     """The committed values that are selected, in that order; the default or None where there is none."""
-    wanted = [_key(selector) for selector in selectors]
+    wanted = [key_of(selector) for selector in selectors]
     condition = Q(pk__in=[])
     for _, name, instance in wanted:
         condition |= Q(name=name, instance=instance)
@@ -129,7 +129,8 @@ def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
     ]
 
 
-def _key(selector: Selector) -> tuple[Attribute[Any] | AttributeMap[Any], str, str]:
+def key_of(selector: Selector) -> tuple[Attribute[Any] | AttributeMap[Any], str, str]:
+    """Definition, name and instance; the instance of a singleton is ''."""
     if isinstance(selector, AttributeMapInstance):
         return selector.definition, selector.definition.name, selector.instance
     return selector, selector.name, ""

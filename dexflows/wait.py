@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from dexflows.channel import ChannelCondition
-from dexflows.flow_result import FlowResult
+from dexflows.flow_result import FlowResult, StoredResult
 from dexflows.retry import seconds
 from dexflows.sub_flow import SubFlow
 
@@ -143,7 +143,7 @@ class Waited:
         return cls(
             timers=dict(stored.timers),
             messages=messages,
-            sub_flows={index: FlowResult.from_json(result) for index, result in stored.sub_flows},
+            sub_flows={index: FlowResult.of(result) for index, result in stored.sub_flows},
             wait_for_failed=stored.wait_for_failed,
         )
 
@@ -151,7 +151,7 @@ class Waited:
 class _Stored(msgspec.Struct):
     timers: list[tuple[int, bool]] = []
     messages: list[tuple[str, str, list[msgspec.Raw]]] = []
-    sub_flows: list[tuple[int, dict[str, Any]]] = []
+    sub_flows: list[tuple[int, StoredResult]] = []
     wait_for_failed: bool = False
 
 

@@ -6,17 +6,20 @@ Three bounded queries whatever the run holds: its open Steps, its lock holders, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from django.db.models import DateTimeField, Func
 
+from dexflows.attribute import physical_name
 from dexflows.conf import conf
 from dexflows.models import LockHold, LockWait, Run, StepExecution
 from dexflows.states import RunStatus, StepState
 
 __all__ = ["Reason", "ReasonCode", "why"]
 
+CONDITIONS_TOLD = 10
 QUEUE_SEEN = 500
 """How much of a run's lock queue is read; a waiter further back is told that it is."""
 
@@ -42,8 +45,12 @@ class ReasonCode(StrEnum):
     """Its locks are free of holders, but an earlier waiter comes first."""
     LOCK_FREE = "LOCK_FREE"
     """No Step is in its way: it is about to be woken, or an RPC holds a lock at this moment."""
+    TIMER = "TIMER"
+    """It waits for a time, and for nothing else that could end its wait."""
+    TIMER_DUE = "TIMER_DUE"
+    """Its time has come and no worker has taken it yet."""
     CONDITIONS = "CONDITIONS"
-    """What its `wait_for` asked for has not happened."""
+    """Messages or SubFlows that its `wait_for` asked for are not there."""
     NO_OPEN_STEP = "NO_OPEN_STEP"
     """The run is open for RPCs and has no Step left."""
 
@@ -113,7 +120,7 @@ def _reason(step: StepExecution, scene: _Scene) -> Reason:
         case StepState.WAITING_FOR_LOCK:
             return _of_lock_waiter(step, scene)
         case StepState.WAITING:
-            return _of(step, ReasonCode.CONDITIONS, "waits for the conditions that its wait_for returned")
+            return _of_waiting(step, scene.now)
         case _:
             return _of(step, ReasonCode.NOT_TAKEN, f"queued: no worker has taken it from queue {step.queue!r} yet")
 
@@ -148,6 +155,41 @@ def _of_backoff(step: StepExecution) -> Reason:
         since=step.started_at or step.created_at,
         until=step.due_at,
     )
+
+
+def _of_waiting(step: StepExecution, now: datetime) -> Reason:
+    wait: dict[str, Any] = step.wait or {}
+    conditions: list[dict[str, Any]] = wait["conditions"]
+    since = _time(wait["since"])
+    if step.due_at is not None and step.due_at <= now:
+        return _of(
+            step, ReasonCode.TIMER_DUE, f"timer due: no worker has taken it from queue {step.queue!r} yet", since
+        )
+    told = [_condition(each) for each in conditions[:CONDITIONS_TOLD]]
+    more = f" and {len(conditions) - len(told)} more" if len(conditions) > len(told) else ""
+    code = ReasonCode.TIMER if all("due" in each for each in conditions) else ReasonCode.CONDITIONS
+    reason = _of(step, code, f"waits for {_joined(wait['choices'], told)}{more}", since)
+    return replace(reason, until=step.due_at)
+
+
+def _condition(condition: dict[str, Any]) -> str:
+    if "due" in condition:
+        return f"a timer at {_time(condition['due']):%Y-%m-%d %H:%M:%S} UTC"
+    if "channel" in condition:
+        count = condition["min"]
+        return f"{count} message{'' if count == 1 else 's'} on Channel {physical_name(*condition['channel'])}"
+    return f"a SubFlow of {condition['flow_type']}"
+
+
+def _joined(choices: list[list[int]], told: list[str]) -> str:
+    if len(choices) == 1:
+        return " and ".join(told)
+    alternatives = all(len(each) == 1 for each in choices)
+    return " or ".join(told) if alternatives else "a combination of " + ", ".join(told)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _of_lock_waiter(step: StepExecution, scene: _Scene) -> Reason:

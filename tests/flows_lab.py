@@ -8,6 +8,8 @@ from typing import Any
 from dexflows import (
     Attribute,
     AttributeMap,
+    Channel,
+    ChannelMap,
     Context,
     Flow,
     PersistenceSchema,
@@ -53,9 +55,8 @@ class WaitingLabStep(LabStep):
         self.wait = wait
 
     def wait_for(self, context: Context, input: str) -> Wait:
-        if self.wait is not None:
-            self.wait(context, input)
-        return Wait.skip_immediately()
+        result = self.wait(context, input) if self.wait is not None else None
+        return result if isinstance(result, Wait) else Wait.skip_immediately()
 
 
 class AsyncLabStep(LabStep):
@@ -68,13 +69,16 @@ class AsyncLabStep(LabStep):
 
 
 class LabFlow(Flow[str]):
-    """Attributes `c`, `a`, `b`, `note`, AttributeMap `m`, and RPCs over them."""
+    """Attributes `c`, `a`, `b`, `note`, an AttributeMap, two Channels, a ChannelMap, and RPCs over them."""
 
     c = Attribute("c", int, default=0)
     a = Attribute("a", str)
     b = Attribute("b", str)
     note = Attribute("note", str)
     m = AttributeMap("m", int)
+    ch = Channel("ch", int)
+    anything = Channel("anything", str | int | bool | list[int] | None)  # type: ignore[arg-type]
+    cm = ChannelMap("cm", str)
 
     def __init__(self, *steps: Step[Any], start: bool = True) -> None:
         self.steps = steps
@@ -87,7 +91,7 @@ class LabFlow(Flow[str]):
         return StepList.without_start_step(*self.steps)
 
     def get_persistence_schema(self) -> PersistenceSchema:
-        return PersistenceSchema.of(self.c, self.a, self.b, self.note, self.m)
+        return PersistenceSchema.of(self.c, self.a, self.b, self.note, self.m, self.ch, self.anything, self.cm)
 
     def _call(self, context: Context) -> RPCResult[str]:
         result = self.on_call(context)
@@ -110,6 +114,10 @@ class LabFlow(Flow[str]):
 
     @rpc
     def call(self, context: Context) -> RPCResult[str]:
+        return self._call(context)
+
+    @rpc(load_channels=(ch, cm))
+    def call_on_channels(self, context: Context) -> RPCResult[str]:
         return self._call(context)
 
     @rpc(timeout=0.3)

@@ -34,6 +34,7 @@ ERROR_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str]]] = {
     errors.InvalidRequestError: (400, "invalid_value"),
     errors.InvalidSearchQueryError: (400, "invalid_query"),
     errors.FlowNotFoundError: (404, "flow_not_found"),
+    errors.ChannelMessageNotFoundError: (404, "channel_message_not_found"),
     errors.FlowNotActiveOrNotFoundError: (404, "flow_not_active_or_not_found"),
     errors.FlowAlreadyStartedError: (409, "flow_already_started"),
     errors.RpcLockConflictError: (409, "rpc_lock_conflict"),

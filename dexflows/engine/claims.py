@@ -18,15 +18,22 @@ from uuid import UUID
 
 import msgspec
 
+from dexflows.context import NOT_WAITED, RecoveryError
 from dexflows.engine import transitions
 from dexflows.engine.keys import MethodPlan, StepKey, StepPlan, plan_of
 from dexflows.engine.leases import Worker
 from dexflows.engine.outcomes import Movement, Raised, clean, raw
+from dexflows.errors import InvalidStepResultError
 from dexflows.options import StepOptions
 from dexflows.registry import FlowDefinition, StepDefinition, registry
 from dexflows.states import StepMethod
+from dexflows.wait import Waited
 
 logger = logging.getLogger(__name__)
+
+
+_more = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NULL = b"null"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +57,9 @@ class Claim:
     failure: str | None
     locked: bool
     attributes: str
+    waited: Waited = NOT_WAITED
+    recovery: RecoveryError | None = None
+    heartbeat: str | None = None
     fault: Raised | None = None
     """Why the attempt fails before its handler is called."""
 
@@ -72,11 +82,12 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
     row = transitions.claim(key, worker.name, plan_of(flow, step).json)
     if row.outcome == "rpc":
         row = transitions.claim(key, worker.name, plan_of(flow, step).json)
-    if row.outcome == "later":
+    if row.outcome == "later" and row.elapsed is not None:
         worker.due_in(row.elapsed)
     if row.outcome != "claimed":
         return None
-    plan, fault = _effective_plan(flow, step, row.options)
+    more = {key: part for key, part in _more.decode(row.more).items() if bytes(part) != _NULL} if row.more else {}
+    plan, fault = effective_plan(flow, step, row.options)
     return Claim(
         key=key,
         flow=flow,
@@ -96,6 +107,9 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
         failure=row.failure,
         locked=row.locked,
         attributes=row.attributes,
+        waited=Waited.from_json(more["waited"]) if "waited" in more else NOT_WAITED,
+        recovery=RecoveryError(**msgspec.json.decode(more["recovery"])) if "recovery" in more else None,
+        heartbeat=bytes(more["heartbeat"]).decode() if "heartbeat" in more else None,
     )
 
 
@@ -111,7 +125,7 @@ def next_claim(
     else:
         key = StepKey(claim.key.run_id, flow.flow_type, movement.step_type, number, movement.queue)
         step, method = flow.steps[movement.step_type], movement.method
-        plan = plan_of(flow, step) if movement.options is None else _plan_with(flow, movement.options)
+        plan = plan_of(flow, step) if movement.options is None else _plan_with(flow, step, movement.options)
     return Claim(
         key=key,
         flow=flow,
@@ -130,6 +144,8 @@ def next_claim(
         failure=None,
         locked=False,
         attributes=settlement.attributes,
+        waited=Waited.from_json(settlement.waited) if settlement.waited else NOT_WAITED,
+        recovery=claim.recovery if movement is None else None,
     )
 
 
@@ -140,19 +156,22 @@ def _merged(stored: str | None, local_writes: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(known | {key: raw(value) for key, value in local_writes.items()}).decode()
 
 
-def _effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | None) -> tuple[StepPlan, Raised | None]:
+def effective_plan(flow: FlowDefinition, step: StepDefinition, options: str | None) -> tuple[StepPlan, Raised | None]:
+    """The plan of an execution: of its stored options, else the declared one; and why the stored ones do not fit."""
     declared = plan_of(flow, step)
     if options is None:
         return declared, None
     try:
-        return _plan_with(flow, msgspec.json.decode(options)), None
-    except (KeyError, TypeError, ValueError) as error:
+        return _plan_with(flow, step, msgspec.json.decode(options)), None
+    except (KeyError, TypeError, ValueError, InvalidStepResultError) as error:
         detail = f"the stored options of this Step execution do not fit the running code: {error!r}"
         return declared, Raised(error_type="StoredOptionsError", detail=clean(detail))
 
 
-def _plan_with(flow: FlowDefinition, options: object) -> StepPlan:
-    return StepPlan.of(flow, StepOptions.from_json(options, {**flow.attributes, **flow.channels}))  # type: ignore[arg-type]
+def _plan_with(flow: FlowDefinition, step: StepDefinition, stored: object) -> StepPlan:
+    options = StepOptions.from_json(stored, {**flow.attributes, **flow.channels})  # type: ignore[arg-type]
+    flow.recovery_step(step, options)
+    return StepPlan.of(flow, options)
 
 
 def _park(key: StepKey, flow: FlowDefinition | None) -> None:

@@ -11,20 +11,32 @@ a commit and its answer) is one more lease that ends.
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
 
 from dexflows.conf import conf
-from dexflows.engine import claims, handlers, transitions
+from dexflows.engine import claims, enclosed, handlers, transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.failures import instead_of_failing
 from dexflows.engine.keys import StepKey
-from dexflows.engine.leases import Worker
-from dexflows.engine.outcomes import GoneOn, Movement, Outcome, Raised, WaitSkipped, detail_of, raw, transition
+from dexflows.engine.leases import Holding, Worker
+from dexflows.engine.outcomes import (
+    GoneOn,
+    Movement,
+    Outcome,
+    Raised,
+    Waits,
+    WaitSkipped,
+    is_message_gone,
+    raw,
+    transition,
+)
 from dexflows.engine.transitions import Settlement
-from dexflows.states import StepMethod, StepState
+from dexflows.states import StepDurability, StepMethod, StepState
 
 logger = logging.getLogger(__name__)
 
@@ -85,15 +97,15 @@ def _first_claim(key: StepKey, worker: Worker) -> Claim | None:
 
 
 def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
-    with run_on.worker.holding(claim.key, claim.token, claim.method_plan.options.timeout):
+    with run_on.worker.holding(claim.key, claim.token, claim.method_plan.allowed_seconds) as holding:
         started = time.monotonic()
         settlement = None
         if lost := _lost_before(claim):
             outcome: Outcome = lost
         elif claim.atomic:
-            outcome, settlement = _call_atomic(claim, run_on, started)
+            outcome, settlement = _call_atomic(claim, run_on, started, holding)
         else:
-            outcome = handlers.call(claim)
+            outcome = enclosed.call(claim, holding)
         if settlement is None:
             _leave_connection_clean()
             settlement = _settle_patiently(claim, outcome, run_on, started)
@@ -106,16 +118,18 @@ def _lost_before(claim: Claim) -> Raised | None:
         return claim.fault
     maximum = claim.method_plan.options.retry.maximum_attempts
     if maximum and claim.attempt > maximum:
-        return Raised(error_type="WorkerLost", detail="the last attempt died with its worker", retryable=False)
+        lost = {"error_type": "WorkerLost", "detail": "the last attempt died with its worker"}
+        last = msgspec.json.decode(claim.failure) if claim.failure else lost
+        return Raised(error_type=last["error_type"], detail=last["detail"], retryable=False)
     return None
 
 
-def _call_atomic(claim: Claim, run_on: RunOn, started: float) -> tuple[Outcome, Settlement | None]:
+def _call_atomic(claim: Claim, run_on: RunOn, started: float, holding: Holding) -> tuple[Outcome, Settlement | None]:
     """Run the handler inside the transaction that commits its result; no settlement means: rolled back."""
     for tries in range(1, ATOMIC_TRIES + 1):
         try:
             with transaction.atomic(using=conf().database):
-                outcome = handlers.call(claim)
+                outcome = handlers.call(claim, holding)
                 if not isinstance(outcome, Raised):
                     settlement = _settle(claim, outcome, run_on, started)
                     if settlement.landed:
@@ -134,43 +148,73 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
         if pause:
             time.sleep(pause)
         try:
-            return _settle(claim, outcome, run_on, started)
+            with enclosed.settling():
+                return _settle(claim, outcome, run_on, started)
         except (OperationalError, InterfaceError) as error:
             logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)
             connections[conf().database].close_if_unusable_or_obsolete()
         except DatabaseError as error:
-            outcome = Raised(error_type=type(error).__name__, detail=detail_of(error), retryable=False)
+            outcome = replace(Raised.by(error), retryable=is_message_gone(error))
     logger.error("gave up settling %s of run %s; its lease will end", claim.key.step_execution_id, claim.key.run_id)
     return None
 
 
 def _settle(claim: Claim, outcome: Outcome, run_on: RunOn, started: float) -> Settlement:
     elapsed = claim.elapsed + time.monotonic() - started
-    payload = transition(outcome, attempt=claim.attempt, elapsed=elapsed, retry=claim.method_plan.options.retry)
+    payload = transition(
+        outcome,
+        attempt=claim.attempt,
+        elapsed=elapsed,
+        retry=claim.method_plan.options.retry,
+        instead=instead_of_failing(claim.flow, claim.step, claim.plan, claim.method)
+        if isinstance(outcome, Raised)
+        else None,
+    )
     if claim.locked:
         payload["release"] = True
+    durabilities = {claim.method_plan.options.durability}
     if run_on.allowed and (claimed := _next(claim, outcome, run_on)) is not None:
+        durabilities.add(claimed.pop("durability"))
         payload["run_on"] = claimed
         if isinstance(outcome, WaitSkipped):
             payload["state"] = StepState.RUNNING
+    if durability := _of_all(durabilities):
+        payload["durability"] = durability
     settlement = transitions.settle(claim.key, claim.token, payload)
     if payload["state"] is StepState.BACKOFF:
         run_on.worker.due_in(payload["delay"])
+    elif isinstance(outcome, Waits) and outcome.next_timer is not None and settlement.waited is None:
+        run_on.worker.due_in(outcome.next_timer)
     return settlement
+
+
+def _of_all(durabilities: set[StepDurability | None]) -> StepDurability | None:
+    """The durability of a commit that serves several methods; None is the run's, which may be either."""
+    if StepDurability.SYNC in durabilities:
+        return StepDurability.SYNC
+    return StepDurability.ASYNC if durabilities == {StepDurability.ASYNC} else None
 
 
 def _next(claim: Claim, outcome: Outcome, run_on: RunOn) -> dict[str, Any] | None:
     """What to claim in the commit that settles: the one next handler, if it is for this queue and needs no locks."""
-    if isinstance(outcome, WaitSkipped):
+    if isinstance(outcome, WaitSkipped | Waits):
         plan = claim.plan.methods[StepMethod.EXECUTE]
-        locked, timeout, load = bool(plan.locks.exclusive), plan.options.timeout, plan.load.json
+        locked, timeout, load = bool(plan.locks.exclusive), plan.allowed_seconds, plan.load.json
+        durability = plan.options.durability
     elif (movement := _only_movement(claim, outcome)) is not None:
         locked, timeout, load = movement.locked, movement.timeout, movement.load
+        durability = movement.durability
     else:
         return None
     if locked:
         return None
-    return {"worker": run_on.worker.name, "lease": conf().lease_seconds, "timeout": timeout, "load": raw(load)}
+    return {
+        "worker": run_on.worker.name,
+        "lease": conf().lease_seconds,
+        "timeout": timeout,
+        "load": raw(load),
+        "durability": durability,
+    }
 
 
 def _only_movement(claim: Claim, outcome: Outcome) -> Movement | None:
@@ -189,13 +233,14 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
             claim.key.run_id,
         )
         return None
-    rings = settlement.rings + ([claim.key] if isinstance(outcome, WaitSkipped) else [])
+    waits_no_more = isinstance(outcome, WaitSkipped) or settlement.waited is not None
+    rings = settlement.rings + ([claim.key] if waits_no_more else [])
     if settlement.next_token is not None:
         ring_after_commit(settlement.rings)
         movement = _only_movement(claim, outcome)
-        local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped) else {}
+        local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped | Waits) else {}
         return claims.next_claim(claim, settlement, movement, local_writes)
-    follows = run_on.allowed and (isinstance(outcome, WaitSkipped) or _only_movement(claim, outcome))
+    follows = run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
     own = rings.pop() if follows and rings and rings[-1].queue == claim.key.queue else None
     ring_after_commit(rings)
     return claims.claim(own, run_on.worker) if own else None

@@ -2,29 +2,42 @@
 
 import inspect
 import logging
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypedDict
 
 import msgspec
 from asgiref.sync import async_to_sync
 
 from dexflows.buffer import AttributeBuffer, ChannelBuffer, QueuedMessage
+from dexflows.channel import load_of
 from dexflows.codec import encode_output
 from dexflows.conf import conf
 from dexflows.context import NOT_WAITED, Context
-from dexflows.decision import DecisionKind, StepDecision, StepMovement
-from dexflows.engine import transitions
+from dexflows.decision import DecisionKind, StepDecision
+from dexflows.engine import streams
 from dexflows.engine.claims import Claim
-from dexflows.engine.keys import LoadSet, StepPlan, plan_of
-from dexflows.engine.outcomes import Effects, Ended, GoneOn, Movement, Outcome, Raised, WaitSkipped, clean
-from dexflows.engine.timelimit import MethodTimeoutError, interrupt_after
+from dexflows.engine.heartbeats import Heart
+from dexflows.engine.keys import LoadSet
+from dexflows.engine.leases import UNWATCHED, Holding
+from dexflows.engine.movements import movement_of
+from dexflows.engine.outcomes import Effects, Ended, GoneOn, Outcome, Raised, Waits, WaitSkipped, clean
+from dexflows.engine.timelimit import TimeLimit
+from dexflows.engine.waits import encode_wait, next_timer
 from dexflows.errors import InvalidStepResultError
 from dexflows.registry import FlowDefinition
+from dexflows.scope import check_channel_scope
 from dexflows.states import RunStatus, StepMethod
 from dexflows.wait import Wait, Waited
 
 logger = logging.getLogger(__name__)
+
+COMPLETING = (
+    DecisionKind.GRACEFUL_COMPLETE,
+    DecisionKind.FORCE_COMPLETE,
+    DecisionKind.FORCE_COMPLETE_IF_CHANNELS_EMPTY,
+)
+"""The decisions with an output."""
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -46,10 +59,10 @@ _rows = msgspec.json.Decoder(list[_Row])
 _locals = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def call(claim: Claim) -> Outcome:
+def call(claim: Claim, holding: Holding = UNWATCHED) -> Outcome:
     """Run the handler of a claimed attempt to its end. Never raises: whatever leaves the handler is an outcome."""
     try:
-        return _call(claim)
+        return _call(claim, holding)
     except BaseException as error:
         outcome = Raised.by(error)
         logger.warning(
@@ -64,21 +77,27 @@ def call(claim: Claim) -> Outcome:
         return outcome
 
 
-def _call(claim: Claim) -> Outcome:
-    context = _context(claim)
+def _call(claim: Claim, holding: Holding) -> Outcome:
     value = claim.step.input_codec.decode(claim.input)
-    timeout = claim.method_plan.options.timeout
-    started = time.monotonic()
-    with interrupt_after(timeout):
-        handler = claim.step.step.wait_for if claim.method is StepMethod.WAIT_FOR else claim.step.step.execute
-        result = run_handler(handler, context, value)
-    if time.monotonic() - started > timeout:
-        raise MethodTimeoutError(f"the handler ran past its timeout of {timeout:g} s")
+    options = claim.method_plan.options
+    limit = TimeLimit(options.timeout, options.heartbeat_timeout)
+    heart = Heart(claim, limit, holding)
+    context = _context(claim, heart)
+    holding.extend(limit.left)
+    try:
+        with limit.interrupting():
+            handler = claim.step.step.wait_for if claim.method is StepMethod.WAIT_FOR else claim.step.step.execute
+            result = run_handler(handler, context, value)
+    finally:
+        holding.done()
+        heart.close()
     effects = effects_of(context)
     if claim.method is StepMethod.WAIT_FOR:
         if not isinstance(result, Wait):
             raise InvalidStepResultError(f"wait_for must return a Wait, not {type(result).__name__}")
-        return WaitSkipped(effects=effects)
+        if not result.conditions:
+            return WaitSkipped(effects=effects)
+        return Waits(effects=effects, wait=encode_wait(claim.flow, result), next_timer=next_timer(result))
     if not isinstance(result, StepDecision):
         raise InvalidStepResultError(f"execute must return a StepDecision, not {type(result).__name__}")
     return _decided(claim, result, effects)
@@ -125,18 +144,23 @@ def effects_of(context: Context) -> Effects:
     )
 
 
-def _context(claim: Claim) -> Context:
+def _context(claim: Claim, heart: Heart) -> Context:
     stored = _locals.decode(claim.locals) if claim.locals else {}
     return Context(
         flow_id=claim.flow_id,
         run_id=str(claim.key.run_id),
-        **buffers_of(claim.flow, claim.method_plan.load, claim.attributes),
+        **buffers_of(claim.flow, claim.method_plan.load, claim.attributes, claim.waited),
+        waited=claim.waited,
         step_execution_id=claim.key.step_execution_id,
         from_step_execution_id=claim.from_step,
         attempt=claim.attempt,
         first_attempt_at=claim.first_attempt_at,
+        recovery_error=claim.recovery,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
-        is_cancellation_requested=lambda: not transitions.is_current(claim.key, claim.token),
+        is_cancellation_requested=heart.is_stopped,
+        heartbeat=heart.beat,
+        last_heartbeat=claim.heartbeat,
+        open_stream=partial(streams.open_for_step, claim.flow, claim.key),
     )
 
 
@@ -147,14 +171,21 @@ def _decided(claim: Claim, decision: StepDecision, effects: Effects) -> Outcome:
         movements = tuple(movement_of(claim.flow, each, claim.run_queue) for each in decision.movements)
         return GoneOn(effects=effects, movements=movements, cancel=cancel, cancel_siblings=siblings)
     output = None
-    if decision.kind in (DecisionKind.GRACEFUL_COMPLETE, DecisionKind.FORCE_COMPLETE):
+    if decision.kind in COMPLETING:
         output = encode_output(decision.output, key="output", limit=conf().max_value_bytes)
-    close = _closes(decision)
-    return Ended(effects=effects, output=output, close=close, cancel=cancel, cancel_siblings=siblings)
+    close = _closes(claim, decision)
+    fallback = movement_of(claim.flow, decision.movements[0], claim.run_queue) if decision.movements else None
+    return Ended(
+        effects=effects, output=output, close=close, fallback=fallback, cancel=cancel, cancel_siblings=siblings
+    )
 
 
-def _closes(decision: StepDecision) -> dict[str, Any]:
+def _closes(claim: Claim, decision: StepDecision) -> dict[str, Any]:
     match decision.kind:
+        case DecisionKind.FORCE_COMPLETE_IF_CHANNELS_EMPTY:
+            check_channel_scope("force_complete_if_channels_empty", claim.flow.channels, decision.channels)
+            unless = [load_of(channel) for channel in decision.channels]
+            return {"mode": "force", "status": RunStatus.COMPLETED, "unless": unless}
         case DecisionKind.GRACEFUL_COMPLETE:
             return {"mode": "graceful", "status": RunStatus.COMPLETED}
         case DecisionKind.FORCE_COMPLETE:
@@ -164,25 +195,3 @@ def _closes(decision: StepDecision) -> dict[str, Any]:
             return {"mode": "force", "status": RunStatus.FAILED, "error_type": "FORCE_FAIL", "error_message": reason}
         case _:
             return {"mode": "dead_end", "status": RunStatus.COMPLETED}
-
-
-def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) -> Movement:
-    """Encode a movement. Raises InvalidStepResultError for a Step of another Flow, ValueMappingError for its input."""
-    step = flow.resolve_step(movement.step)
-    if movement.options is not None:
-        flow.check_options(movement.options)
-    plan = plan_of(flow, step) if movement.options is None else StepPlan.of(flow, movement.options)
-    method = StepMethod.WAIT_FOR if step.has_wait_for else StepMethod.EXECUTE
-    first = plan.methods[method]
-    return Movement(
-        step_type=step.step_type,
-        queue=plan.step_options.worker_target or run_queue,
-        method=method,
-        input=step.input_codec.encode(movement.input, key=f"input of {step.step_type}", limit=conf().max_value_bytes),
-        options=None if movement.options is None else movement.options.to_json(),
-        plan=None if movement.options is None else plan.json,
-        locked=bool(first.locks.exclusive),
-        timeout=first.options.timeout,
-        load=first.load.json,
-        pinned=plan.step_options.worker_target is not None,
-    )

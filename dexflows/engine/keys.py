@@ -69,15 +69,16 @@ class LockSet:
 
     @property
     def arrays(self) -> tuple[str | None, str | None]:
-        """Both as PostgreSQL array literals, which cost a tenth of adapted lists; NULLs when there is no lock."""
-        return (_array(self.exclusive), _array(self.shared)) if self.exclusive else (None, None)
+        """Both as array literals; NULLs when there is no lock."""
+        return (array_literal(self.exclusive), array_literal(self.shared)) if self.exclusive else (None, None)
 
 
 _NO_LOCKS = LockSet()
 _QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
-def _array(keys: Iterable[str]) -> str:
+def array_literal(keys: Iterable[str]) -> str:
+    """Texts as a PostgreSQL array literal, which costs a tenth of an adapted list."""
     return "{" + ",".join(f'"{key.translate(_QUOTED)}"' for key in keys) + "}"
 
 
@@ -121,6 +122,12 @@ class MethodPlan:
     options: MethodOptions
     locks: LockSet
     load: LoadSet
+
+    @property
+    def allowed_seconds(self) -> float:
+        """How long an attempt may run before its first heartbeat."""
+        timeout, heartbeat = self.options.timeout, self.options.heartbeat_timeout
+        return timeout if heartbeat is None else min(timeout, heartbeat)
 
     def to_json(self) -> dict[str, Any]:
         load = msgspec.Raw((self.load.json or "null").encode())

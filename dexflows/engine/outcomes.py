@@ -1,6 +1,6 @@
 """How a handler of a Step ended, and what that means for its Step execution.
 
-A handler's end becomes one of four values; `transition` turns it into the payload of `sql/settle.sql`.
+A handler's end becomes one of five values; `transition` turns it into the payload of `sql/settle.sql`.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import msgspec
 import psycopg
 from django.db import Error as DjangoDatabaseError
 
-from dexflows.errors import ValueMappingError
+from dexflows.errors import ChannelMessageNotFoundError, ValueMappingError
 from dexflows.retry import RetryAfter, RetryPolicy
-from dexflows.states import RunStatus, StepMethod, StepState
+from dexflows.states import RunStatus, StepDurability, StepMethod, StepState
 
 MAX_DETAIL = 8_000
 """Characters of an error's text that are kept."""
@@ -67,7 +67,7 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """A Step execution to create: everything encoded. `locked` and `timeout` are of its first handler.
+    """A Step execution to create, encoded. `locked`, `timeout`, `durability` and `load` are of its first handler.
 
     Unless `pinned` to its queue, it is made in the one that its run has when it commits.
     """
@@ -80,6 +80,7 @@ class Movement:
     plan: str | None
     locked: bool
     timeout: float
+    durability: StepDurability | None
     load: str | None
     pinned: bool = False
 
@@ -102,6 +103,15 @@ class WaitSkipped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """`wait_for` returned conditions; `wait` is what `sql/begin_wait.sql` takes, `next_timer` in seconds."""
+
+    effects: Effects
+    wait: Mapping[str, Any]
+    next_timer: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoneOn:
     """`execute` named the next Steps."""
 
@@ -113,11 +123,12 @@ class GoneOn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """`execute` ended its branch; `close` says what that does to the run (None: nothing)."""
+    """`execute` ended its branch. `close` says what that does to the run, if anything; `fallback` may come instead."""
 
     effects: Effects
     output: str | None = None
     close: Mapping[str, Any] | None = None
+    fallback: Movement | None = None
     cancel: tuple[str, ...] = ()
     cancel_siblings: tuple[str, ...] = ()
 
@@ -141,14 +152,14 @@ class Raised:
             return cls(error_type=type(cause).__name__, detail=detail_of(cause), interval=error.seconds)
         retryable = not isinstance(error, ValueMappingError)
         return cls(
-            error_type=type(error).__name__,
+            error_type=ChannelMessageNotFoundError.__name__ if is_message_gone(error) else type(error).__name__,
             detail=detail_of(error),
             retryable=retryable,
             restartable=is_restartable(error),
         )
 
 
-Outcome = WaitSkipped | GoneOn | Ended | Raised
+Outcome = WaitSkipped | Waits | GoneOn | Ended | Raised
 
 
 def is_restartable(error: BaseException) -> bool:
@@ -157,16 +168,28 @@ def is_restartable(error: BaseException) -> bool:
     return cause is not None and (getattr(cause, "sqlstate", None) in ("40001", "40P01") or is_restartable(cause))
 
 
+def is_message_gone(error: BaseException) -> bool:
+    """Whether `sql/apply_effects.sql` found a message that was to be deleted not queued any more."""
+    return getattr(error.__cause__, "sqlstate", None) == "DF002"
+
+
 def raw(text: str | None) -> msgspec.Raw | None:
     """JSON text to be put into a payload as it is."""
     return None if text is None else msgspec.Raw(text.encode())
 
 
-def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
-    """The payload that moves a Step execution from its current attempt to where the outcome leads."""
+def transition(
+    outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPolicy, instead: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The payload that moves a Step execution from its current attempt to where the outcome leads.
+
+    `instead` is what the last failure leads to where it does not fail the run, see `failures.instead_of_failing`.
+    """
     match outcome:
         case WaitSkipped():
             return {"state": StepState.QUEUED, "method": StepMethod.EXECUTE, **outcome.effects.to_payload()}
+        case Waits():
+            return {"state": StepState.WAITING, "wait": outcome.wait, **outcome.effects.to_payload()}
         case GoneOn():
             movements = [movement.to_payload() for movement in outcome.movements]
             return {"state": StepState.COMPLETED, "movements": movements, **_ending(outcome)}
@@ -176,9 +199,11 @@ def transition(outcome: Outcome, *, attempt: int, elapsed: float, retry: RetryPo
                 payload["output"] = raw(outcome.output)
             if outcome.close is not None:
                 payload["close"] = outcome.close
+            if outcome.fallback is not None:
+                payload["movements"] = [outcome.fallback.to_payload()]
             return payload
         case Raised():
-            return _failed_attempt(outcome, attempt, elapsed, retry)
+            return _failed_attempt(outcome, attempt, elapsed, retry, instead)
         case _:
             assert_never(outcome)
 
@@ -192,7 +217,9 @@ def _ending(outcome: GoneOn | Ended) -> dict[str, Any]:
     return payload
 
 
-def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy) -> dict[str, Any]:
+def _failed_attempt(
+    outcome: Raised, attempt: int, elapsed: float, retry: RetryPolicy, instead: Mapping[str, Any] | None
+) -> dict[str, Any]:
     failure = {"error_type": outcome.error_type, "detail": outcome.detail, "attempt": attempt}
     if not outcome.counted:
         effects = {"events": [("STEP_RELEASED", failure)]}
@@ -201,11 +228,13 @@ def _failed_attempt(outcome: Raised, attempt: int, elapsed: float, retry: RetryP
         delay = outcome.interval if outcome.interval is not None else retry.next_interval(attempt)
         effects = {"events": [("STEP_ATTEMPT_FAILED", failure | {"delay": delay})]}
         return {"state": StepState.BACKOFF, "delay": delay, "failure": failure, "effects": effects}
-    close = {
-        "mode": "force",
-        "status": RunStatus.FAILED,
-        "error_type": "WORKER_API_FAILED",
-        "error_message": f"{outcome.error_type}: {outcome.detail}",
-    }
-    effects = {"events": [("STEP_FAILED", failure)]}
-    return {"state": StepState.FAILED, "failure": failure, "effects": effects, "close": close}
+    if instead is None:
+        close = {
+            "mode": "force",
+            "status": RunStatus.FAILED,
+            "error_type": "WORKER_API_FAILED",
+            "error_message": f"{outcome.error_type}: {outcome.detail}",
+        }
+        instead = {"close": close}
+    kind = "STEP_WAIT_FOR_FAILED" if "waited" in instead else "STEP_FAILED"
+    return {"state": StepState.FAILED, "failure": failure, "effects": {"events": [(kind, failure)]}, **instead}

@@ -6,8 +6,10 @@ is still over; so a lease that was renewed meanwhile wins.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -16,10 +18,12 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from dexflows import sql
 from dexflows.conf import conf
 from dexflows.engine import transitions
+from dexflows.engine.claims import effective_plan
 from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.failures import instead_of_failing
 from dexflows.engine.keys import StepKey
 from dexflows.engine.outcomes import Raised, transition
-from dexflows.engine.timelimit import MethodTimeoutError
+from dexflows.engine.timelimit import HeartbeatTimeoutError, MethodTimeoutError
 from dexflows.registry import registry
 from dexflows.retry import RetryPolicy
 from dexflows.states import StepMethod
@@ -33,7 +37,7 @@ Claimed = tuple[UUID, str, int, UUID]
 """An attempt: run ID, Step type, number, token."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Abandoned:
     """A running attempt that nobody runs; one row of `sql/expired.sql` or `sql/running.sql`."""
 
@@ -47,30 +51,38 @@ class Abandoned:
     worker: str
     options: str | None
     elapsed: float
-    overrun: bool
+    overran: float | None
     queue: str = ""
 
     @property
     def key(self) -> StepKey:
         return StepKey(self.run_id, self.flow_type, self.step_type, self.number, self.queue)
 
-    @property
-    def retry(self) -> RetryPolicy:
-        """The policy stored with the execution, else the one of the running code, else the default."""
-        if self.options is not None:
-            return _stored_policy(self.options, f"{self.method}_retry")
+    @cached_property
+    def policy(self) -> "Policy":
+        """What the failure of this attempt leads to."""
         flow = registry.get(self.flow_type)
         step = flow.steps.get(self.step_type) if flow else None
-        return step.options.for_method(StepMethod(self.method)).retry if step else RetryPolicy()
+        if flow is None or step is None:
+            return UNKNOWN
+        method = StepMethod(self.method)
+        plan, _ = effective_plan(flow, step, self.options)
+        options = plan.methods[method].options
+        beats = options.heartbeat_timeout is not None
+        return Policy(options.retry, options.timeout if beats else None, instead_of_failing(flow, step, plan, method))
 
 
-def _stored_policy(options: str, name: str) -> RetryPolicy:
-    stored = msgspec.json.decode(options).get(name)
-    try:
-        return RetryPolicy() if stored is None else RetryPolicy.from_json(stored)
-    except (TypeError, ValueError):  # written by other code than this; the attempt must end all the same
-        logger.warning("a stored retry policy cannot be read here, the default is used instead: %s", stored)
-        return RetryPolicy()
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What failures of a handler lead to; `timeout` is set if it has heartbeats."""
+
+    retry: RetryPolicy
+    timeout: float | None = None
+    instead: Mapping[str, Any] | None = None
+
+
+UNKNOWN = Policy(RetryPolicy(total_duration=0))
+"""Of a Flow that is not known here: another attempt, in a process that knows whether there may be one."""
 
 
 def rescue_expired(limit: int) -> int:
@@ -98,16 +110,24 @@ def _still_running(claims: Iterable[Claimed]) -> list[Abandoned]:
 
 
 def _lost(each: Abandoned) -> Raised:
-    if each.overrun:
-        return Raised(
-            error_type=MethodTimeoutError.__name__, detail=f"{each.method} ran past its timeout on worker {each.worker}"
+    if each.overran is not None:
+        timeout = each.policy.timeout
+        silent = timeout is not None and each.overran < timeout - 0.001
+        error, did = (
+            (HeartbeatTimeoutError, "gave no heartbeat in time")
+            if silent
+            else (MethodTimeoutError, "ran past its timeout")
         )
+        return Raised(error_type=error.__name__, detail=f"{each.method} {did} on worker {each.worker}")
     return Raised(error_type="WorkerLost", detail=f"worker {each.worker} died or gave no sign of life")
 
 
 def _end(each: Abandoned, outcome: Raised, *, expired: bool = False) -> bool:
     """Settle one attempt; one that cannot be settled must not keep its neighbours from it."""
-    payload = transition(outcome, attempt=each.attempt, elapsed=each.elapsed, retry=each.retry)
+    policy = each.policy
+    payload = transition(
+        outcome, attempt=each.attempt, elapsed=each.elapsed, retry=policy.retry, instead=policy.instead
+    )
     payload["release"] = True
     if expired:
         payload["expired"] = True

@@ -39,11 +39,13 @@ from dexflows.conf import conf
 from dexflows.context import Context
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.handler_thread import call_within
-from dexflows.engine.handlers import buffers_of, effects_of, movement_of, run_handler
+from dexflows.engine.handlers import buffers_of, effects_of, run_handler
 from dexflows.engine.keys import LoadSet, LockSet, step_keys
-from dexflows.engine.outcomes import Effects, detail_of, is_restartable
+from dexflows.engine.movements import movement_of
+from dexflows.engine.outcomes import Effects, detail_of, is_message_gone, is_restartable
 from dexflows.engine.transitions import as_json
 from dexflows.errors import (
+    ChannelMessageNotFoundError,
     FlowDefinitionError,
     FlowNotActiveOrNotFoundError,
     InvalidRequestError,
@@ -281,6 +283,8 @@ def _run_statements(opened: Opened, statements: list[Statement]) -> None:
     except DatabaseError as error:
         if getattr(error.__cause__, "sqlstate", None) == RUN_CLOSED:
             raise RunClosedMeanwhileError(f"run {opened.run_id} has closed and takes no more writes") from error
+        if is_message_gone(error):
+            raise ChannelMessageNotFoundError(detail_of(error)) from error
         raise
     for (statement, _), rows in zip(statements, results, strict=True):
         for row in rows:

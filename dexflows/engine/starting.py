@@ -13,8 +13,8 @@ from dexflows.buffer import AttributeBuffer
 from dexflows.conf import conf
 from dexflows.decision import StepMovement
 from dexflows.engine.doorbell import ring_after_commit
-from dexflows.engine.handlers import movement_of
 from dexflows.engine.keys import step_keys
+from dexflows.engine.movements import movement_of
 from dexflows.engine.outcomes import Effects, raw
 from dexflows.errors import InvalidRequestError, InvalidStepResultError
 from dexflows.options import FlowConfig, StartFlowOptions

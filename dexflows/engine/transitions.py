@@ -18,6 +18,7 @@ SELECT * FROM dexflows_settle(
     %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb
 )
 """
+SETTLE_WAIT = "SELECT * FROM dexflows_settle_wait(%s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb)"
 IS_CURRENT = "SELECT EXISTS (SELECT FROM dexflows_running(%s::jsonb))"
 PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
@@ -41,11 +42,15 @@ class ClaimRow:
     failure: str | None
     locked: bool
     attributes: str
+    more: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The answer of `sql/settle.sql`: whether it landed, whom to ring, and the next claim of this worker."""
+    """What a settlement answers: whether it landed, whom to ring, and the next claim of this worker.
+
+    `waited` is what the wait came to, if it held at once.
+    """
 
     landed: bool
     run_status: str
@@ -54,6 +59,7 @@ class Settlement:
     next_token: UUID | None
     attributes: str | None
     at: datetime
+    waited: str | None = None
 
 
 def claim(key: StepKey, worker: str, plan: str) -> ClaimRow:
@@ -64,11 +70,24 @@ def claim(key: StepKey, worker: str, plan: str) -> ClaimRow:
 
 def settle(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
     """End an attempt, if it is still the current one. `payload` is what `outcomes.transition` returns."""
+    if "wait" in payload:
+        return _settle_wait(key, token, dict(payload))
     payload = dict(payload)
     parts = (payload.pop(part, None) for part in ("output", "effects", "movements", "run_on", "close"))
     state = payload.pop("state")
     arguments = (key.run_id, key.step_type, key.number, token, state, *map(as_json, parts), as_json(payload or None))
-    landed, status, rings, *rest = sql.call(conf().database, SETTLE, arguments)[0]
+    return _settlement(key, sql.call(conf().database, SETTLE, arguments)[0])
+
+
+def _settle_wait(key: StepKey, token: UUID, payload: dict[str, Any]) -> Settlement:
+    del payload["state"]
+    parts = [payload.pop(part, None) for part in ("effects", "wait", "run_on")]
+    arguments = (key.run_id, key.step_type, key.number, token, *map(as_json, parts), as_json(payload))
+    return _settlement(key, sql.call(conf().database, SETTLE_WAIT, arguments)[0])
+
+
+def _settlement(key: StepKey, row: tuple[Any, ...]) -> Settlement:
+    landed, status, rings, *rest = row
     return Settlement(landed, status, step_keys(key.run_id, rings) if rings else [], *rest)
 
 

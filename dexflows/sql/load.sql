@@ -1,9 +1,11 @@
 -- The committed values a handler may read, as JSON text [[name, instance, value], ...].
--- p_load: {"names": [singletons], "maps": [whole maps], "instances": [[map, instance], ...]}, each only
--- where there is something to load; NULL loads nothing.
+-- p_load: {"names": [singletons], "maps": [whole maps], "instances": [[map, instance], ...], "channels": [[name,
+-- instance or null for all], ...]}, each only where there is something to load; NULL loads nothing. Messages follow in
+-- their order, as [channel, instance, value, number].
 CREATE OR REPLACE FUNCTION dexflows_load(p_run uuid, p_load jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_loaded text;
+    v_queued text;
 BEGIN
     IF p_load IS NULL OR jsonb_typeof(p_load) = 'null' THEN
         RETURN '[]';
@@ -34,6 +36,13 @@ BEGIN
                 AND a.entry = ''
             WHERE coalesce(NOT p_load -> 'maps' ? (wanted ->> 0), true)
         ) AS found;
+    END IF;
+    IF p_load ? 'channels' THEN
+        SELECT json_agg(json_build_array(m.name, m.instance, m.value, m.seq) ORDER BY m.seq)::text INTO v_queued
+        FROM dexflows_channel_message m WHERE m.run_id = p_run AND EXISTS (
+            SELECT FROM jsonb_array_elements(p_load -> 'channels') AS wanted
+            WHERE m.name = wanted ->> 0 AND m.instance = coalesce(wanted ->> 1, m.instance));
+        v_loaded := coalesce(left(v_loaded, -1) || ',' || substr(v_queued, 2), v_loaded, v_queued);
     END IF;
     RETURN coalesce(v_loaded, '[]');
 END

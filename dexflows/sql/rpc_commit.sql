@@ -1,8 +1,8 @@
 -- Stores what an RPC, or a write from outside, buffered, inside its transaction; returns the Steps to ring after the
 -- commit. It passes the run's gate first, so a run cannot close between here and the commit; one that has closed since
 -- it was read raises DF001, which undoes the whole RPC.
--- Locks: gate (shared) -> run (only to create or cancel Steps) -> attributes, and the gate exclusively if a
--- cancellation ends the run.
+-- Locks: gate (shared) -> run (only to create or cancel Steps, publish or delete messages) -> channels -> attributes,
+-- and the gate exclusively if a cancellation ends the run.
 CREATE OR REPLACE FUNCTION dexflows_rpc_commit(
     p_run uuid, p_flow_type text, p_effects jsonb, p_movements jsonb, p_cancel jsonb
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -14,15 +14,15 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dexflows_run WHERE run_id = p_run AND status = 'RUNNING') THEN
         RAISE EXCEPTION 'the run has closed' USING ERRCODE = 'DF001';
     END IF;
-    IF p_movements IS NOT NULL OR p_cancel IS NOT NULL THEN
+    IF p_movements IS NOT NULL OR p_cancel IS NOT NULL OR p_effects ?| '{published,deleted}' THEN
         PERFORM FROM dexflows_run WHERE run_id = p_run FOR NO KEY UPDATE;
     END IF;
     v_now := dexflows_now();
     IF p_effects IS NOT NULL THEN
-        PERFORM dexflows_apply_effects(p_run, NULL, p_effects, v_now);
+        v_rings := dexflows_apply_effects(p_run, NULL, p_effects, v_now);
     END IF;
     IF p_cancel IS NOT NULL THEN
-        v_rings := dexflows_cancel_steps(p_run, p_cancel, NULL, v_now);
+        v_rings := v_rings || dexflows_cancel_steps(p_run, p_cancel, NULL, v_now);
     END IF;
     IF p_movements IS NOT NULL THEN
         v_rings := v_rings || dexflows_create_steps(p_run, p_flow_type, p_movements, NULL, v_now);

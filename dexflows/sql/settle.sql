@@ -1,12 +1,16 @@
--- Ends an attempt, in one transaction: fenced by token and state, it stores everything the handler buffered, releases
--- its locks, creates the next Steps, closes the run, and may claim the next handler for the same worker.
+-- Ends an attempt, in one transaction: fenced by token, it stores everything the handler buffered, releases its locks,
+-- creates the next Steps, closes the run, and may claim the next handler for the same worker. A row has a token only
+-- while RUNNING; asking for that state too would offer the planner the index of leases, and with it all that run.
 -- p_effects {writes, events, locals}; p_movements [...]; p_run_on {worker, lease, timeout, load}: claim the one
--- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message};
--- p_more {delay, method, uncounted, expired, failure, release, cancel, cancel_siblings}. NULL: nothing of it.
+-- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message, unless}:
+-- with `unless` the run closes if these Channels are empty, else the movements are created;
+-- p_more {delay, method, waited, uncounted, expired, failure, recover, release, cancel, cancel_siblings, durability}:
+-- with `waited` the Step goes on to another method without its worker and is rung; `recover`: see recover.sql. NULL:
+-- nothing of it.
 -- With durability ASYNC the commit does not wait for the disk: a crash of the server may undo the last moments, as a
 -- whole and in order. landed = false: the attempt is no longer the current one and nothing was changed.
 -- Close mode 'force' closes now; 'graceful' when no branch is left; 'dead_end' likewise, if another branch completed.
--- Locks: gate (only where the run may close) -> run -> step -> attributes.
+-- Locks: gate (only where the run may close) -> run -> step -> channels -> attributes.
 CREATE OR REPLACE FUNCTION dexflows_settle(
     p_run uuid, p_type text, p_number int, p_token uuid, p_state text, p_output jsonb, p_effects jsonb,
     p_movements jsonb, p_run_on jsonb, p_close jsonb, p_more jsonb,
@@ -27,10 +31,11 @@ BEGIN
     landed := false;
     IF v_gate THEN
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
-        SELECT r.status, r.config ->> 'step_durability', r.queue INTO status, v_durability, v_queue
-        FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
+        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability'), r.queue
+        INTO status, v_durability, v_queue FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
     ELSE
-        SELECT r.status, r.config ->> 'step_durability', r.queue INTO status, v_durability, v_queue
+        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability'), r.queue
+        INTO status, v_durability, v_queue
         FROM dexflows_run r WHERE r.run_id = p_run FOR NO KEY UPDATE;
     END IF;
     IF v_durability = 'ASYNC' THEN
@@ -42,9 +47,9 @@ BEGIN
     END IF;
     IF p_state IN ('COMPLETED', 'FAILED') THEN
         UPDATE dexflows_step_execution s SET state = p_state, token = NULL, lease_until = NULL, method_deadline = NULL,
-            output = p_output, failure = coalesce(p_more -> 'failure', s.failure), closed_at = at
+            output = p_output, failure = coalesce(p_more -> 'failure', s.failure), heartbeat = NULL, closed_at = at
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     ELSE
         UPDATE dexflows_step_execution s SET
@@ -61,9 +66,11 @@ BEGIN
             due_at = CASE WHEN p_run_on IS NULL
                 THEN at + make_interval(secs => coalesce((p_more ->> 'delay')::float8, 5)) END,
             failure = coalesce(p_more -> 'failure', CASE WHEN p_more ? 'method' THEN NULL ELSE s.failure END),
+            heartbeat = CASE WHEN p_more ? 'method' THEN NULL ELSE s.heartbeat END,
+            waited = coalesce(p_more -> 'waited', s.waited),
             locals = coalesce(s.locals || (p_effects -> 'locals'), p_effects -> 'locals', s.locals)
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     END IF;
     IF NOT FOUND THEN
@@ -72,11 +79,28 @@ BEGIN
     END IF;
     landed := true;
     IF p_effects IS NOT NULL THEN
-        PERFORM dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
+        v_rings := dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
+    END IF;
+    IF p_close ? 'unless' THEN
+        IF dexflows_has_messages(p_run, p_close -> 'unless', p_effects -> 'published') THEN
+            UPDATE dexflows_step_execution s SET output = NULL
+            WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
+            p_close := NULL;
+        ELSE
+            p_movements := NULL;
+        END IF;
     END IF;
     IF p_more IS NOT NULL THEN
+        IF p_more ? 'recover' THEN
+            v_rings := v_rings || dexflows_recover(p_run, v_flow_type, p_type, p_number, p_more -> 'recover', at);
+        END IF;
+        IF p_more ? 'waited' THEN
+            v_rings := v_rings || (SELECT jsonb_build_array(jsonb_build_array(v_flow_type, p_type, p_number, s.queue))
+                FROM dexflows_step_execution s
+                WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number);
+        END IF;
         IF p_more ? 'release' THEN
-            v_rings := dexflows_release_locks(p_run, p_type, p_number, p_token);
+            v_rings := v_rings || dexflows_release_locks(p_run, p_type, p_number, p_token);
         END IF;
         IF p_more ? 'cancel' THEN
             v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel', NULL, at);

@@ -1,4 +1,4 @@
--- Takes Step executions that are due (ended backoffs, doorbells not heard, lock waiters long unrung), each for one
+-- Takes Step executions that are due (timers, ended backoffs, doorbells not heard, lock waiters long unrung), each for one
 -- sweeper, and returns their references. The next look is later and later, so a backlog is not rung over and over.
 CREATE OR REPLACE FUNCTION dexflows_sweep_due(p_limit int)
 RETURNS TABLE (run_id uuid, flow_type text, step_type text, number int, queue text) LANGUAGE plpgsql AS $$
@@ -9,7 +9,7 @@ BEGIN
     RETURN QUERY
     WITH due AS (
         SELECT s.run_id, s.step_type, s.number FROM dexflows_step_execution s
-        WHERE s.state IN ('QUEUED', 'BACKOFF', 'WAITING_FOR_LOCK') AND s.parked_reason IS NULL AND s.due_at <= v_now
+        WHERE s.state IN ('QUEUED', 'WAITING', 'BACKOFF', 'WAITING_FOR_LOCK') AND s.parked_reason IS NULL AND s.due_at <= v_now
         ORDER BY s.due_at LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     UPDATE dexflows_step_execution s SET

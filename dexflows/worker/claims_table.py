@@ -16,10 +16,12 @@ from uuid import UUID
 CHILDREN = 1024
 SLOTS_PER_CHILD = 4
 _SLOTS = CHILDREN * SLOTS_PER_CHILD
-_RECORD = struct.Struct("=16s16sIIdH")
+_RECORD = struct.Struct("=16s16sIIH")
 _MAX_STEP_TYPE = 1024
 _SLOT_SIZE = _RECORD.size + _MAX_STEP_TYPE
-_ACTIVE = 1
+_DEADLINE = struct.calcsize("d")
+_DRAINING = _SLOTS * _DEADLINE
+_ACTIVE = _DRAINING + 1
 _RECORDS = _ACTIVE + _SLOTS
 
 
@@ -40,14 +42,16 @@ class ClaimsTable:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _RECORDS + _SLOTS * _SLOT_SIZE)
+        # They change while a slot counts: whole numbers in their places are read as they were before or are after.
+        self._deadlines = memoryview(self._memory)[:_DRAINING].cast("d")
 
     @property
     def draining(self) -> bool:
-        return self._memory[0] == 1
+        return self._memory[_DRAINING] == 1
 
     @draining.setter
     def draining(self, value: bool) -> None:
-        self._memory[0] = int(value)
+        self._memory[_DRAINING] = int(value)
 
     def free_slot(self, child: int) -> int:
         """A slot for a new child with this index in its pool. Raises ValueError when there are too many children."""
@@ -62,17 +66,22 @@ class ClaimsTable:
         self.clear(slot)
         step_type = held.step_type.encode()[:_MAX_STEP_TYPE]
         start = _RECORDS + slot * _SLOT_SIZE
-        fields = (held.run_id.bytes, held.token.bytes, held.number, held.pid, held.deadline, len(step_type))
+        fields = (held.run_id.bytes, held.token.bytes, held.number, held.pid, len(step_type))
         _RECORD.pack_into(self._memory, start, *fields)
         self._memory[start + _RECORD.size : start + _RECORD.size + len(step_type)] = step_type
+        self.set_deadline(slot, held.deadline)
         self._memory[_ACTIVE + slot] = 1
+
+    def set_deadline(self, slot: int, deadline: float) -> None:
+        """Say until when the handler may run."""
+        self._deadlines[slot] = deadline
 
     def get(self, slot: int) -> Held | None:
         """What a slot says; None when nothing runs."""
         if not self._memory[_ACTIVE + slot]:
             return None
         start = _RECORDS + slot * _SLOT_SIZE
-        run_id, token, number, pid, deadline, length = _RECORD.unpack_from(self._memory, start)
+        run_id, token, number, pid, length = _RECORD.unpack_from(self._memory, start)
         step_type = self._memory[start + _RECORD.size : start + _RECORD.size + length].decode(errors="replace")
         return Held(
             run_id=UUID(bytes=run_id),
@@ -80,7 +89,7 @@ class ClaimsTable:
             number=number,
             token=UUID(bytes=token),
             pid=pid,
-            deadline=deadline,
+            deadline=self._deadlines[slot],
         )
 
     def clear(self, slot: int) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Protocol
 from uuid import UUID
@@ -16,6 +17,7 @@ from uuid import UUID
 from billiard.process import current_process
 
 from dexflows.engine.keys import StepKey
+from dexflows.engine.leases import UNWATCHED, Holding
 from dexflows.worker.alarm import Alarm
 from dexflows.worker.claims_table import ClaimsTable, Held
 
@@ -66,12 +68,12 @@ class ForkingWorker:
         return self._slot
 
     @contextmanager
-    def holding(self, key: StepKey, token: UUID, timeout: float) -> Iterator[None]:
+    def holding(self, key: StepKey, token: UUID, timeout: float) -> Iterator[Holding]:
         slot = self._slot if self._slot is not None else self.begin_child()
         self._table.put(slot, _held(key, token, timeout))
         previous = signal.signal(signal.SIGTERM, _finish_first)
         try:
-            yield
+            yield Holding(partial(self._table.set_deadline, slot))
         finally:
             self._table.clear(slot)
             signal.signal(signal.SIGTERM, previous)
@@ -98,12 +100,12 @@ class ThreadingWorker:
         self._running: dict[int, Held] = {}
 
     @contextmanager
-    def holding(self, key: StepKey, token: UUID, timeout: float) -> Iterator[None]:
+    def holding(self, key: StepKey, token: UUID, timeout: float) -> Iterator[Holding]:
         slot = next(self._numbers)
         with self._lock:
             self._running[slot] = _held(key, token, timeout)
         try:
-            yield
+            yield UNWATCHED  # a thread cannot be ended
         finally:
             self.forget(slot)
 

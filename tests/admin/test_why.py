@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -113,9 +114,53 @@ def test_a_waiter_that_has_just_left_the_queue_says_so() -> None:
     assert "just leaving the lock queue" in reason_of(run).text
 
 
-def test_a_waiting_step_waits_for_its_conditions() -> None:
-    make_step(run := make_run(), "Approve", StepState.WAITING, method="wait_for")
-    assert reason_of(run).code == ReasonCode.CONDITIONS
+DUE = "2026-02-01T10:00:00+02:00"
+TIMER, MESSAGE = {"due": DUE}, {"channel": ["approvals", ""], "min": 1, "max": 1}
+MESSAGES, SUB_FLOW = {"channel": ["votes", "a b"], "min": 3, "max": None}, {"sub_flow": True, "flow_type": "Pay"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "choices", "code", "text"),
+    [
+        ([TIMER], [[0]], ReasonCode.TIMER, "waits for a timer at 2026-02-01 08:00:00 UTC"),
+        ([MESSAGE], [[0]], ReasonCode.CONDITIONS, "waits for 1 message on Channel approvals"),
+        (
+            [MESSAGES, SUB_FLOW],
+            [[0], [1]],
+            ReasonCode.CONDITIONS,
+            "waits for 3 messages on Channel votes/a%20b or a SubFlow of Pay",
+        ),
+        (
+            [MESSAGE, TIMER],
+            [[0, 1]],
+            ReasonCode.CONDITIONS,
+            "waits for 1 message on Channel approvals and a timer at 2026-02-01 08:00:00 UTC",
+        ),
+        (
+            [MESSAGE, SUB_FLOW, TIMER],
+            [[0, 1], [0, 2]],
+            ReasonCode.CONDITIONS,
+            "waits for a combination of 1 message on Channel approvals, a SubFlow of Pay, "
+            "a timer at 2026-02-01 08:00:00 UTC",
+        ),
+        ([MESSAGE] * 12, [[0]] * 12, ReasonCode.CONDITIONS, "approvals and 2 more"),
+    ],
+)
+def test_a_waiting_step_names_its_conditions(
+    conditions: list[Any], choices: list[list[int]], code: ReasonCode, text: str
+) -> None:
+    stored = {"conditions": conditions, "choices": choices, "since": DUE}
+    make_step(run := make_run(), "Approve", StepState.WAITING, method="wait_for", wait=stored, due_at=ago(-60))
+    reason = reason_of(run)
+    assert (reason.code, reason.since) == (code, datetime.fromisoformat(DUE))
+    assert reason.text.endswith(text)
+    assert reason.until is not None
+
+
+def test_a_timer_that_nobody_took_says_so() -> None:
+    stored = {"conditions": [TIMER], "choices": [[0]], "since": DUE}
+    make_step(run := make_run(), "Remind", StepState.WAITING, method="wait_for", wait=stored, due_at=ago(1))
+    assert reason_of(run).code == ReasonCode.TIMER_DUE
 
 
 def test_a_run_without_an_open_step_is_open_for_rpcs() -> None:

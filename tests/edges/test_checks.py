@@ -13,6 +13,9 @@ from django.conf import settings as project_settings
 from django.core.checks import run_checks
 from pytest_django import Settings
 
+from dexflows import PersistenceSchema, Stream
+from dexflows.registry import registry
+from tests.language.flows import Base
 from tests.workers import PROJECT
 
 FLOWS = """
@@ -72,6 +75,9 @@ def test_the_project_passes() -> None:
         ({"LEASE_SECONDS": 4, "HEARTBEAT_SECONDS": 2}, "dexflows.E001"),
         ({"DEFAULT_QUEUE": ""}, "dexflows.E001"),
         ({"DATABASE": "elsewhere"}, "dexflows.E002"),
+        ({"STREAMS_URL": "amqp://guest@rabbit//"}, "dexflows.E001"),
+        ({"STREAMS_URL": ""}, "dexflows.E001"),
+        ({"STREAMS_EXPIRE_SECONDS": 0}, "dexflows.E001"),
     ],
 )
 def test_settings_that_cannot_work_are_reported(settings: Settings, given: dict[str, Any], expected: str) -> None:
@@ -93,3 +99,20 @@ def test_a_wrong_flow_fails_the_check_and_ends_every_other_process(project_with_
     assert served.returncode == 1
     assert "FlowDefinitionError" in served.stderr
     assert "TwinFlow" in served.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://broker/0", set()),
+        ("amqp://guest@rabbit//", {"dexflows.W001"}),
+        ("redis://broker/0?colour=red", {"dexflows.E005"}),
+        ("redis://broker:x/0", {"dexflows.E005"}),
+    ],
+)
+def test_streams_without_a_redis_are_reported(settings: Settings, url: str, expected: set[str]) -> None:
+    settings.CELERY_BROKER_URL = url
+    assert found() == set()
+    with registry.isolated():
+        registry.register(Base(schema=PersistenceSchema.of(Stream("progress", str))))
+        assert found() == expected

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from dexflows import sql
 from dexflows.engine import doorbell
 from dexflows.registry import registry
 from tests.engine.kit import CollectingDoorbell, Lab
@@ -47,6 +48,9 @@ def transactional_db(quick_commits: None, django_db_blocker: Any) -> Iterator[No
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '5s'")
             cursor.execute("".join(f"DELETE FROM {table}; " for table in TABLES))
+            cursor.execute("SELECT prosrc FROM pg_proc WHERE proname = 'dexflows_now'")
+            if cursor.fetchone()[0] not in sql.text("now"):
+                cursor.execute(sql.text("now"))
         connection.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -96,6 +97,11 @@ class Lab:
         """What an RPC returns to cancel these Steps."""
         return RPCResult("canceled", canceling_steps=canceled)
 
+    def cancel_all(self, *canceled: Step[Any], flow_id: str = "flow") -> None:
+        """Cancel the open executions of these Steps by an RPC."""
+        self.flow.on_call = lambda context: self.cancel(*canceled)
+        self.client.invoke_rpc(self.flow.call, flow_id)
+
     def rescue(self, run_id: UUID, name: str) -> bool:
         """Settle an attempt whose lease has ended the way a rescuer does; True when that landed."""
         key = self.key(run_id, name)
@@ -178,6 +184,32 @@ def make_due(run_id: UUID) -> list[StepKey]:
     )
     found = rows("SELECT * FROM dexflows_sweep_due(1000) WHERE run_id = %s", run_id)
     return [StepKey(*row) for row in found]
+
+
+def messages(run_id: UUID, name: str = "ch", instance: str = "") -> list[Any]:
+    """The values that are queued in a Channel, oldest first."""
+    found = rows(
+        "SELECT value FROM dexflows_channel_message WHERE run_id = %s AND name = %s AND instance = %s ORDER BY seq",
+        run_id,
+        name,
+        instance,
+    )
+    return [json.loads(each) if isinstance(each, str) else each for (each,) in found]
+
+
+CLOCK = """CREATE OR REPLACE FUNCTION dexflows_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT clock_timestamp() + interval '%s s'
+$$"""
+
+
+def move_clock(seconds: float) -> None:
+    """Set the engine's clock so many seconds ahead of the server's, until the test ends."""
+    rows(CLOCK % seconds)
+
+
+def sweep() -> list[StepKey]:
+    """What a sweep gives out."""
+    return [StepKey(*row) for row in rows("SELECT * FROM dexflows_sweep_due(1000)")]
 
 
 def in_thread(function: Callable[..., T], *arguments: Any) -> Future[T]:

@@ -9,7 +9,8 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from dexflows import Attribute, IdReusePolicy, StartFlowOptions, force_complete, graceful_complete
-from dexflows.client import AsyncClient, Client
+from dexflows.async_client import AsyncClient
+from dexflows.client import Client
 from dexflows.errors import (
     FlowNotActiveOrNotFoundError,
     FlowNotFoundError,

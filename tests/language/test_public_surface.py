@@ -46,6 +46,7 @@ SPEC_NAMES = [
     "AsyncClient",
     "RPCLockConflict",
     "RpcLockConflictError",
+    "Stream",
 ]
 LAZY = {"Client", "AsyncClient"}
 

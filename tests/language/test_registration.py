@@ -297,6 +297,22 @@ def test_locks_and_loads_outside_the_schema_are_refused(options: dict[str, Any],
         definition.check_options(StepOptions(**options))
 
 
+class Number(Step[int]):
+    """A Step with another input."""
+
+    def execute(self, context: Context, input: int) -> StepDecision:
+        return dead_end()
+
+
+def test_a_recovery_step_is_one_of_the_flow_and_takes_the_same_input() -> None:
+    after, number = Work(step_type="After"), Number()
+    register(Base(Work(StepOptions().on_execute_failure_proceed_to(after)), after, flow_type="By instance"))
+    register(Base(Work(StepOptions(recovery_step="After")), after, flow_type="By type"))
+    refuse(Base(Work(StepOptions().on_execute_failure_proceed_to(after))), "is not a Step of")
+    refuse(Base(Work(StepOptions(recovery_step="After"))), "'After' is not a Step of")
+    refuse(Base(Work(StepOptions().on_execute_failure_proceed_to(number)), number), "Number takes int, not str")
+
+
 def test_rpcs_are_checked_like_steps() -> None:
     class Locked(Base):
         @rpc(lock_attributes=(stranger.lock(),))

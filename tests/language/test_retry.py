@@ -17,6 +17,7 @@ def test_the_cap_grows_to_the_maximum() -> None:
     policy = RetryPolicy()
     assert [policy.interval_cap(attempt) for attempt in (1, 2, 3, 7, 8)] == [1, 2, 4, 64, 100]
     assert policy.interval_cap(10**6) == policy.interval_cap(10**18) == 100
+    assert RetryPolicy(backoff_coefficient=10).interval_cap(400) == 100
     assert RetryPolicy(backoff_coefficient=1).interval_cap(10**6) == 1
     assert RetryPolicy(initial_interval=0).interval_cap(10**6) == 0
     assert RetryPolicy(initial_interval=500).interval_cap(1) == 100
