@@ -18,7 +18,7 @@ from dexflows.engine.movements import movement_of
 from dexflows.engine.outcomes import Effects, raw
 from dexflows.errors import InvalidRequestError, InvalidStepResultError
 from dexflows.options import FlowConfig, StartFlowOptions
-from dexflows.registry import FlowDefinition
+from dexflows.registry import FlowDefinition, StepDefinition
 from dexflows.states import FlowTimeoutPolicy
 
 START = "SELECT * FROM dexflows_start(%s::jsonb)"
@@ -65,7 +65,9 @@ def start_payload(flow: FlowDefinition, input: object, options: StartFlowOptions
         payload["movements"] = [movement.to_payload()]
     policy = _timeout_policy(flow, options)
     if options.timeout is not None:
-        payload["timeout"] = {"seconds": options.timeout, "policy": policy, **_timeout_movement(flow, options, queue)}
+        payload["timeout"] = {"seconds": options.timeout, "policy": policy}
+        if policy is FlowTimeoutPolicy.HANDLER and flow.timeout_step is not None:
+            payload["timeout"]["movement"] = _handling(flow, flow.timeout_step, options, queue)
     if options.start_delay:
         payload["delay"] = options.start_delay
     if options.retry_policy is not None:
@@ -84,15 +86,13 @@ def _timeout_policy(flow: FlowDefinition, options: StartFlowOptions) -> FlowTime
     return options.timeout_policy or default
 
 
-def _timeout_movement(flow: FlowDefinition, options: StartFlowOptions, queue: str) -> dict[str, Any]:
-    """The Step that handles the timeout, to be created when that comes."""
-    if flow.timeout_step is None:
-        return {}
-    movement = StepMovement.of(flow.timeout_step.step, options=options.timeout_handler_options)
+def _handling(flow: FlowDefinition, step: StepDefinition, options: StartFlowOptions, queue: str) -> dict[str, Any]:
+    """The Step execution to be created when the timeout comes."""
     try:
-        return {"movement": movement_of(flow, movement, queue).to_payload()}
+        movement = movement_of(flow, StepMovement.of(step.step, options=options.timeout_handler_options), queue)
     except InvalidStepResultError as error:
         raise InvalidRequestError(f"timeout_handler_options: {error}") from error
+    return movement.to_payload()
 
 
 def check_config(config: FlowConfig) -> None:

@@ -4,12 +4,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 
 from dexflows import FlowConfig, RetryPolicy, StartFlowOptions, StepMovement, dead_end, force_fail, go_to
+from dexflows.client import Client
 from dexflows.engine.keys import StepKey
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
 from dexflows.states import StepDurability
-from tests.engine.kit import Lab, Pause, in_thread, result, rows, step, steps, value
+from tests.engine.kit import Lab, Pause, in_thread, result, rows, step, steps, value, wait_until_blocked
 from tests.engine.test_round_trips import trips
 from tests.engine.test_step_locks import Holding
 from tests.flows_lab import LabFlow, LabStep
@@ -62,6 +64,26 @@ def test_only_a_running_run_has_its_settings_changed(lab: Lab) -> None:
     bad: Any = {"worker_target": "slow"}
     with pytest.raises(InvalidRequestError, match="takes a FlowConfig"):
         lab.client.update_flow_config("flow", bad)
+
+
+def test_a_change_that_comes_while_the_run_closes_is_refused(lab: Lab) -> None:
+    lab.define(start=False)
+    lab.start()
+    closed = Pause()
+
+    def close() -> None:
+        with transaction.atomic():
+            lab.client.stop_flow("flow")
+            closed.here()
+
+    closing = in_thread(close)
+    with closed.reached():
+        changing = in_thread(Client().update_flow_config, "flow", SLOW)
+        wait_until_blocked("dexflows_update_config")
+    result(closing)
+    with pytest.raises(FlowNotActiveOrNotFoundError):
+        result(changing)
+    assert value("SELECT queue FROM dexflows_run") == "dexflows"
 
 
 def test_open_steps_of_the_runs_queue_move_and_are_due_and_the_old_ring_finds_nothing(lab: Lab) -> None:

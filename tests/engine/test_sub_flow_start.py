@@ -191,6 +191,15 @@ def test_a_close_by_a_call_that_cancels_the_last_step_comes_after_the_attachment
     assert wakes(lab, parent)
 
 
+def test_a_start_that_replaces_a_sub_flow_wakes_its_parent(lab: Lab) -> None:
+    parent = define(lab)
+    first = wait_for_sub_flow(lab, parent)
+    anew = StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_TERMINATE_IF_RUNNING)
+    second = lab.start(CHILD, options=anew)
+    assert {key.run_id for key in lab.bell.take()} == {first, parent, second}
+    assert value("SELECT child_run_id FROM dexflows_sub_flow") == first, "it waited for that run, which was terminated"
+
+
 def test_a_step_that_attaches_while_the_run_closes_finds_it_closed_and_starts_another(lab: Lab) -> None:
     parent = define(lab)
     lab.client.start_flow(lab.flow, CHILD, "")
