@@ -4,69 +4,45 @@
 engine's database, what a client writes is part of that block.
 """
 
-import asyncio
 import inspect
 import re
-import time
-from collections.abc import Callable, Generator
-from functools import partial, wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from dexflows import selectors
+from dexflows import long_polls, selectors
 from dexflows.attribute import Attribute, AttributeDefinition, AttributeMap, AttributeMapInstance
-from dexflows.buffer import AttributeBuffer, ChannelBuffer
+from dexflows.buffer import ChannelBuffer
 from dexflows.channel import Channel, ChannelDefinition
 from dexflows.conf import conf
-from dexflows.engine import closing, messages, rpc, starting
+from dexflows.engine import closing, configuring, messages, rpc, starting
 from dexflows.engine.keys import LoadSet, LockSet
 from dexflows.engine.outcomes import Effects
-from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError, LongPollTimeoutError
+from dexflows.errors import FlowAlreadyStartedError, InvalidRequestError
 from dexflows.flow import Flow
 from dexflows.flow_result import FlowResult
-from dexflows.models import Run
-from dexflows.options import RPCInvokeOptions, StartFlowOptions, StopFlowOptions
+from dexflows.options import FlowConfig, RPCInvokeOptions, StartFlowOptions, StopFlowOptions
 from dexflows.registry import FlowDefinition, registry
 from dexflows.selectors import FlowInfo
-from dexflows.targets import StepExecutionId, TimerId
+from dexflows.targets import (
+    StepExecutionId,
+    TimerId,
+    WaitForAttributeOptions,
+    WaitForStepCompletionOptions,
+)
 
 __all__ = ["AsyncClient", "Client"]
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
-Looks: TypeAlias = Generator[float, None, R]
-"""Yields the seconds until the next look, and returns the result."""
-
 MAX_ID_LENGTH = 255
+MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
+"""Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
 FORBIDDEN_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-FIRST_POLL, LAST_POLL = 0.002, 0.5
-
-
-def _next_look(looks: "Looks[R]") -> tuple[float, None] | tuple[None, R]:
-    """Look once: the seconds until the next look, or the result."""
-    try:
-        return next(looks), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _looking(method: Callable[P, "Looks[R]"]) -> Callable[P, R]:
-    """Sleep between the looks of a method that waits; `AsyncClient` awaits instead, and lets other calls go on."""
-
-    @wraps(method)
-    def wait(*args: P.args, **kwargs: P.kwargs) -> R:
-        looks = method(*args, **kwargs)
-        while True:
-            pause, result = _next_look(looks)
-            if pause is None:
-                return cast("R", result)
-            time.sleep(pause)
-
-    return wait
 
 
 class Client:
@@ -85,23 +61,11 @@ class Client:
         Attribute of the wrong type, InvalidRequestError for a bad Flow ID or an option without effect so far.
         """
         options = options or StartFlowOptions()
-        _check_available(options)
-        definition = registry.definition_of(flow)
-        writes = _writes(definition, [(a.definition, a.instance, a.value) for a in options.initial_attributes])
+        payload = starting.start_payload(registry.definition_of(flow), input, options)
         _check_id("Flow ID", flow_id)
         if options.request_id is not None:
             _check_id("request ID", options.request_id)
-        started = rpc.restarting(
-            lambda: starting.start(
-                definition,
-                flow_id,
-                input,
-                policy=options.id_reuse_policy,
-                request_id=options.request_id,
-                config=options.config_override.to_json(),
-                writes={key: value for key, value in writes.items() if value is not None},
-            )
-        )
+        started = rpc.restarting(lambda: starting.start(flow_id, payload, options))
         same_request = options.request_id is None or options.request_id == started.request_id
         if not started.started and not (options.ignore_already_started and same_request):
             raise FlowAlreadyStartedError(flow_id, str(started.run_id))
@@ -137,27 +101,62 @@ class Client:
         _check_id("Flow ID", flow_id)
         return rpc.restarting(lambda: selectors.describe(selectors.find_run(flow_id, _run_id(run_id))))
 
-    @_looking
+    @long_polls.blocking
     def wait_for_flow(
-        self, flow_id: str, timeout: float | None = None, *, run_id: str | None = None
-    ) -> "Looks[FlowResult]":
-        """Wait until the run has closed and return its result; `timeout` is in seconds, None waits without end.
+        self, flow_id: str, timeout: float | timedelta | None = None, *, run_id: str | None = None
+    ) -> "long_polls.Looks[FlowResult]":
+        """Wait until the run has closed and return its result; a `timeout` of None waits without end, 0 looks once.
 
-        Raises FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
+        Without `run_id` it is the latest run, and where that fails and is retried, the run that retries it. Raises
+        FlowNotFoundError, and LongPollTimeoutError when the run is still running at the end.
         """
         _check_id("Flow ID", flow_id)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause, given = FIRST_POLL, _run_id(run_id)
-        while True:
-            run, result = rpc.restarting(partial(_run_and_result, flow_id, given))
-            if result.is_terminal:
-                return result
-            given = run.run_id
-            left = LAST_POLL if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise LongPollTimeoutError(f"Flow {flow_id!r} is still running after {timeout:g} s")
-            yield min(pause, left)
-            pause = min(pause * 1.5, LAST_POLL)
+        limit = long_polls.TimeLimit(timeout)
+        return (yield from long_polls.flow_result(flow_id, _run_id(run_id), limit))
+
+    @long_polls.blocking
+    def wait_for_step_completion(
+        self,
+        flow_id: str,
+        step: StepExecutionId,
+        options: WaitForStepCompletionOptions | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[None]":
+        """Wait until a Step execution, which need not exist yet, is COMPLETED.
+
+        Raises FlowNotFoundError, FlowNotActiveOrNotFoundError when it failed or was canceled or the run closes first,
+        and LongPollTimeoutError.
+        """
+        _check_id("Flow ID", flow_id)
+        long_polls.check_step(step)
+        limit = long_polls.limit_of(options, WaitForStepCompletionOptions)
+        run = rpc.restarting(partial(selectors.find_run, flow_id, _run_id(run_id)))
+        yield from long_polls.step_completion(run, step, limit)
+
+    @long_polls.blocking
+    def wait_for_attribute_match(
+        self,
+        flow_id: str,
+        attribute: AttributeDefinition,
+        *instance_and_match: Any,
+        options: WaitForAttributeOptions | None = None,
+        run_id: str | None = None,
+    ) -> "long_polls.Looks[Any]":
+        """`(flow_id, attribute[, instance], AttributeMatch[, options])`: wait for a committed value and return it.
+
+        A declared default counts as the value where there is none; `equal_to(None)` waits until none is stored. Raises
+        FlowNotFoundError, ValueMappingError for a value of another type, FlowNotActiveOrNotFoundError when the run is
+        closed without a match, and LongPollTimeoutError.
+        """
+        _check_id("Flow ID", flow_id)
+        instance, match, limit = long_polls.match_arguments(instance_and_match, options)
+        selected = _selector(attribute, instance)
+        if attribute.hard_delete_on_null:
+            raise InvalidRequestError(f"{attribute!r} is secret and cannot be matched")
+        run = rpc.restarting(partial(selectors.find_run, flow_id, _run_id(run_id)))
+        _check_declared(registry.get(run.flow_type), (selected,))
+        return (yield from long_polls.attribute_match(run, selected, match, limit))
 
     def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
         """Close the running run at once. Raises FlowNotActiveOrNotFoundError when there is none."""
@@ -187,6 +186,18 @@ class Client:
         _check_id("Flow ID", flow_id)
         given = _run_id(run_id)
         rpc.restarting(lambda: messages.skip_timer(flow_id, given, step_execution_id, timer_id))
+
+    def update_flow_config(self, flow_id: str, config: FlowConfig, *, run_id: str | None = None) -> None:
+        """Change the settings of the running run that are not None; one round trip.
+
+        With another `worker_target` its open Steps move to that queue too, but those that name a queue of their own.
+        Raises FlowNotActiveOrNotFoundError, and InvalidRequestError for a setting without effect so far.
+        """
+        _check_id("Flow ID", flow_id)
+        if not isinstance(config, FlowConfig):
+            raise InvalidRequestError(f"update_flow_config takes a FlowConfig, not {config!r}")
+        given = _run_id(run_id)
+        rpc.restarting(lambda: configuring.update_config(flow_id, given, config))
 
     def get_attribute(
         self, flow_id: str, attribute: AttributeDefinition, instance: str | None = None, *, run_id: str | None = None
@@ -224,29 +235,20 @@ class Client:
                 definition = registry.get(opened.flow_type)
                 if definition is None:
                     raise InvalidRequestError(f"Flow type {opened.flow_type} is not known to the running code")
-                rpc.store(opened, Effects(writes=_writes(definition, parts)))
+                rpc.store(opened, Effects(writes=starting.encoded_writes(definition, parts)))
 
         rpc.restarting(write)
 
 
-def _check_available(options: StartFlowOptions) -> None:
-    """Refuse what this version would take without doing it."""
-    config = options.config_override
-    given = {
-        "retry_policy": options.retry_policy,
-        "retention": config.retention,
-        "history_limit": config.history_limit,
-        "attribute_store_names": config.attribute_store_names,
-    }
-    if ineffective := [name for name, value in given.items() if value is not None]:
-        raise InvalidRequestError(f"not available in this version: {', '.join(ineffective)}")
-
-
 def _check_id(what: str, value: object) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_LENGTH:
-        raise InvalidRequestError(f"{what} must be a text of 1 to {MAX_ID_LENGTH} characters, not {str(value)[:80]!r}")
+    of_sub_flow = what == "Flow ID" and isinstance(value, str) and value.startswith("SubFlow:")
+    longest = MAX_SUB_FLOW_ID if of_sub_flow else MAX_ID_LENGTH
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise InvalidRequestError(f"{what} must be a text of 1 to {longest} characters, not {str(value)[:80]!r}")
     if FORBIDDEN_IN_ID.search(value):
         raise InvalidRequestError(f"{what} must not contain '/', control characters or lone surrogates: {value!r}")
+    if len(value.encode()) > MAX_SUB_FLOW_BYTES:
+        raise InvalidRequestError(f"{what} must take at most {MAX_SUB_FLOW_BYTES} bytes, not {value[:80]!r}")
 
 
 def _run_id(value: str | None) -> UUID | None:
@@ -254,11 +256,6 @@ def _run_id(value: str | None) -> UUID | None:
         return None if value is None else UUID(str(value))
     except ValueError:
         raise InvalidRequestError(f"run ID must be a UUID, not {str(value)[:80]!r}") from None
-
-
-def _run_and_result(flow_id: str, run_id: UUID | None) -> tuple[Run, FlowResult]:
-    run = selectors.find_run(flow_id, run_id)
-    return run, selectors.result_of(run)
 
 
 def _selector(attribute: AttributeDefinition, instance: str | None) -> selectors.Selector:
@@ -287,17 +284,6 @@ def _write(write: tuple[Any, ...]) -> tuple[AttributeDefinition, str, object]:
     raise InvalidRequestError("a write is (attribute, value) or (attribute_map, instance, value)")
 
 
-def _writes(
-    definition: FlowDefinition, parts: list[tuple[AttributeDefinition, str, object]]
-) -> dict[tuple[str, str], str | None]:
-    buffer = AttributeBuffer(schema=definition.attributes, max_value_bytes=conf().max_value_bytes)
-    for attribute, instance, value in parts:
-        if definition.attributes.get(attribute.name) is not attribute:
-            raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {definition.flow_type}")
-        buffer.set(attribute, value, instance)
-    return buffer.writes
-
-
 def _batch(channel: ChannelDefinition, values: tuple[Any, ...]) -> messages.Batch:
     """Encode messages through a Channel's own buffer, as a handler of a Flow that has it would."""
     flows = [each for each in registry.definitions() if each.channels.get(getattr(channel, "name", "")) is channel]
@@ -309,14 +295,9 @@ def _batch(channel: ChannelDefinition, values: tuple[Any, ...]) -> messages.Batc
     return messages.Batch(flow_types=tuple(each.flow_type for each in flows), messages=tuple(buffer.published))
 
 
-def _awaitable_looks(looking: Callable[..., "Looks[Any]"]) -> Any:
+def _awaitable_looks(looking: Callable[..., "long_polls.Looks[Any]"]) -> Any:
     async def wait(self: "AsyncClient", *args: Any, **kwargs: Any) -> Any:
-        looks = looking(self._client, *args, **kwargs)
-        while True:
-            pause, result = await sync_to_async(_next_look)(looks)
-            if pause is None:
-                return result
-            await asyncio.sleep(pause)
+        return await long_polls.awaiting(looking(self._client, *args, **kwargs))
 
     wait.__name__, wait.__doc__ = looking.__name__, looking.__doc__
     return wait

@@ -55,7 +55,7 @@ class Context:
         flow_id: str,
         run_id: str,
         attributes: AttributeBuffer,
-        channels: ChannelBuffer,
+        channels: ChannelBuffer | None = None,
         step_execution_id: str | None = None,
         from_step_execution_id: str | None = None,
         attempt: int = 1,
@@ -70,7 +70,7 @@ class Context:
         self.flow_id = flow_id
         self.run_id = run_id
         self.attributes = attributes
-        self.channels = channels
+        self.channels = channels if channels is not None else ChannelBuffer(schema={})
         self.waited = waited if waited is not None else NOT_WAITED
         self.step_execution_id = step_execution_id
         self.from_step_execution_id = from_step_execution_id

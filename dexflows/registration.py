@@ -20,6 +20,7 @@ from dexflows.schema import PersistenceDefinition, PersistenceSchema
 from dexflows.scope import check_channel_scope, check_scope, check_step_scope
 from dexflows.signatures import codec_at, generic_argument, read_handler, rpc_output_type
 from dexflows.step import Step
+from dexflows.timeout_step import TIMEOUT_STEP, AsyncTimeoutStep, TimeoutStep
 from dexflows.wait import Wait
 
 __all__ = ["define_flow"]
@@ -62,11 +63,15 @@ def _define(flow: Flow[Any], flow_type: str) -> FlowDefinition:
         raise FlowDefinitionError("more than one start Step")
     steps = _steps((*step_list.start, *step_list.others), scope)
     start = next((each for each in steps.values() if each.step in step_list.start), None)
+    timeout = _timeout_step(flow, scope)
+    if timeout is not None:
+        steps[timeout.step_type] = timeout
     definition = FlowDefinition(
         flow=flow,
         flow_type=flow_type,
         steps=MappingProxyType(steps),
         start_step=start,
+        timeout_step=timeout,
         rpcs=MappingProxyType(_rpcs(flow, scope)),
         attributes=MappingProxyType(attributes),
         channels=MappingProxyType(channels),
@@ -144,10 +149,25 @@ def _steps(listed: Iterable[Step[Any]], scope: Scope) -> dict[str, StepDefinitio
         if not isinstance(step, Step):
             raise FlowDefinitionError(f"get_steps holds {step!r}, which is no instance of Step")
         definition = _define_step(step, scope)
+        if definition.step_type == TIMEOUT_STEP:
+            raise FlowDefinitionError(f"the Step type {TIMEOUT_STEP!r} is reserved for the Flow's {TIMEOUT_STEP}")
         if definition.step_type in steps:
             raise FlowDefinitionError(f"two Steps have the Step type {definition.step_type!r}")
         steps[definition.step_type] = definition
     return steps
+
+
+def _timeout_step(flow: Flow[Any], scope: Scope) -> StepDefinition | None:
+    function = type(flow).handle_timeout
+    if function is Flow.handle_timeout:
+        return None
+    signature = read_handler(function, TIMEOUT_STEP)
+    if signature.has_input:
+        raise FlowDefinitionError(f"{TIMEOUT_STEP} must take (self, context)")
+    if signature.returns is not StepDecision:
+        raise FlowDefinitionError(f"{TIMEOUT_STEP} must be annotated to return StepDecision")
+    kind = AsyncTimeoutStep if inspect.iscoroutinefunction(function) else TimeoutStep
+    return _define_step(kind(flow), scope)
 
 
 def _define_step(step: Step[Any], scope: Scope) -> StepDefinition:

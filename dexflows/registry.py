@@ -58,6 +58,8 @@ class FlowDefinition:
     flow_type: str
     steps: Mapping[str, StepDefinition]
     start_step: StepDefinition | None
+    timeout_step: StepDefinition | None
+    """Runs `handle_timeout`, where the Flow overrides it; one of `steps`."""
     rpcs: Mapping[str, RpcDefinition]
     attributes: Mapping[str, AttributeDefinition]
     channels: Mapping[str, ChannelDefinition]

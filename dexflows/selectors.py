@@ -12,7 +12,7 @@ from dexflows.attribute import Attribute, AttributeMap, AttributeMapInstance
 from dexflows.conf import conf
 from dexflows.errors import FlowNotFoundError
 from dexflows.flow_result import Completion, FlowResult
-from dexflows.models import AttributeValue, Run, StepExecution
+from dexflows.models import AttributeValue, Run, StepExecution, SubFlowLink
 from dexflows.models.raw_json import raw_json
 from dexflows.states import RunStatus
 
@@ -21,7 +21,10 @@ Selector = Attribute[Any] | AttributeMapInstance
 
 @dataclass(frozen=True, kw_only=True)
 class FlowInfo:
-    """A run as `describe_flow` tells it; times are aware datetimes."""
+    """A run as `describe_flow` tells it; times are aware datetimes.
+
+    A SubFlow names the Flow ID whose Step started it.
+    """
 
     flow_id: str
     run_id: str
@@ -29,6 +32,16 @@ class FlowInfo:
     status: RunStatus
     started_at: datetime
     closed_at: datetime | None
+    parent_flow_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubFlowInfo:
+    """A run that a Step waits for, or has waited for, as the condition with this index."""
+
+    step_execution_id: str
+    condition: int
+    child: Run
 
 
 def find_run(flow_id: str, run_id: UUID | None = None) -> Run:
@@ -51,7 +64,31 @@ def describe(run: Run) -> FlowInfo:
         status=RunStatus(run.status),
         started_at=run.started_at,
         closed_at=run.closed_at,
+        parent_flow_id=parent.flow_id if (parent := parent_of(run)) else None,
     )
+
+
+def parent_of(run: Run) -> Run | None:
+    """The run whose Step started this one as a SubFlow; None also when that is not kept any more."""
+    if run.parent_run_id is None:
+        return None
+    return Run.objects.using(conf().database).filter(run_id=run.parent_run_id).first()
+
+
+def children_of(run: Run, *, limit: int | None = None) -> list[SubFlowInfo]:
+    """The SubFlows of a run, also those that it attached to, by Step execution and condition."""
+    links = SubFlowLink.objects.using(conf().database).filter(run_id=run.run_id)
+    found = list(links.order_by("step_type", "number", "condition")[:limit])
+    children = Run.objects.using(conf().database).in_bulk([link.child_run_id for link in found])
+    return [
+        SubFlowInfo(
+            step_execution_id=f"{link.step_type}-{link.number}",
+            condition=link.condition,
+            child=children[link.child_run_id],
+        )
+        for link in found
+        if link.child_run_id in children
+    ]
 
 
 def result_of(run: Run) -> FlowResult:
@@ -76,7 +113,7 @@ def result_of(run: Run) -> FlowResult:
 
 def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
     """The committed values that are selected, in that order; the default or None where there is none."""
-    wanted = [_key(selector) for selector in selectors]
+    wanted = [key_of(selector) for selector in selectors]
     condition = Q(pk__in=[])
     for _, name, instance in wanted:
         condition |= Q(name=name, instance=instance)
@@ -92,7 +129,8 @@ def attribute_values(run: Run, selectors: Iterable[Selector]) -> list[Any]:
     ]
 
 
-def _key(selector: Selector) -> tuple[Attribute[Any] | AttributeMap[Any], str, str]:
+def key_of(selector: Selector) -> tuple[Attribute[Any] | AttributeMap[Any], str, str]:
+    """Definition, name and instance; the instance of a singleton is ''."""
     if isinstance(selector, AttributeMapInstance):
         return selector.definition, selector.definition.name, selector.instance
     return selector, selector.name, ""

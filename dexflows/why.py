@@ -37,6 +37,8 @@ class ReasonCode(StrEnum):
     """Its worker's lease has ended; a sweep will start another attempt."""
     BACKOFF = "BACKOFF"
     """An attempt failed and the next one is not due yet."""
+    DELAYED_START = "DELAYED_START"
+    """The run was started, or is retried, with a delay that has not passed."""
     LOCK_HELD = "LOCK_HELD"
     """Another Step holds a lock it needs."""
     LOCK_QUEUE = "LOCK_QUEUE"
@@ -141,6 +143,9 @@ def _of_running(step: StepExecution, now: datetime) -> Reason:
 
 
 def _of_backoff(step: StepExecution) -> Reason:
+    if step.attempt == 0:
+        text = f"starts at {step.due_at:%Y-%m-%d %H:%M:%S} UTC (delayed start)"
+        return replace(_of(step, ReasonCode.DELAYED_START, text), until=step.due_at)
     failure = step.failure or {}
     error = ": ".join(str(failure[key]) for key in ("error_type", "detail") if failure.get(key)) or "an error"
     return Reason(

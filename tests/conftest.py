@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tests.workers import WorkerProcess
 
+pytest_plugins = ["dexflows.testing"]
 SLOTS = 64
 
 

@@ -25,6 +25,7 @@ from dexflows.engine import doorbell, executor
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import InlineWorker
 from dexflows.registry import registry
+from dexflows.testing import VirtualFlows
 from directory import schema
 from directory.models import CustomerProfile
 from tests.web import WebServer
@@ -129,6 +130,14 @@ def test_the_flow_is_rolled_back_with_the_order(shop: ModuleType, bell: OneAfter
     with pytest.raises(FlowNotFoundError):
         Client().describe_flow(f"order-{names['order'].pk}")
     assert bell.rung == []
+
+
+def test_the_test_is_green(shop: ModuleType, flows: VirtualFlows) -> None:
+    models = sys.modules["shop.models"]
+    names = {**vars(shop), "Order": models.Order, "Payment": models.Payment}
+    exec(blocks("python")[2], names)  # noqa: S102 - it is our own README
+    assert blocks("python")[2].count("\n") == 8
+    names["test_an_order_is_shipped_after_a_day"](flows)
 
 
 @pytest.fixture

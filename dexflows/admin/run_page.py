@@ -17,12 +17,14 @@ from dexflows.admin.rendering import (
     link,
     list_address,
     moment,
+    run_address,
     state_mark,
     step_address,
     value_preview,
 )
 from dexflows.conf import conf
 from dexflows.models import AttributeRecord, EventRecord, LockHolder, LockWaiter, Run, StepRecord
+from dexflows.selectors import children_of
 from dexflows.why import why
 
 SHOWN = 100
@@ -30,7 +32,7 @@ SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of a run's page; `more` is None when the table is complete."""
+    """A table of a run's page; `more` is the address of the full list, where there is one."""
 
     title: str
     headings: tuple[str, ...]
@@ -51,8 +53,28 @@ def run_page(run: Run, *, allowed: Callable[[str], bool]) -> dict[str, Any]:
     reasons = why(run, limit=SHOWN) if allowed("steprecord") else None
     return {
         "reasons": None if reasons is None else [_reason_row(run, reason) for reason in reasons],
-        "sections": [make(run) for model, make in makers.items() if allowed(model)],
+        "sections": [*_sub_flows(run), *(make(run) for model, make in makers.items() if allowed(model))],
     }
+
+
+def _sub_flows(run: Run) -> list[Section]:
+    """One section, and none for a run without SubFlows."""
+    found = children_of(run, limit=SHOWN + 1)
+    rows: list[tuple[Any, ...]] = [
+        (
+            link(step_address(run.run_id, each.step_execution_id), each.step_execution_id),
+            each.condition,
+            link(run_address(each.child.run_id), each.child.flow_id),
+            each.child.flow_type,
+            each.child.status,
+            moment(each.child.started_at),
+            moment(each.child.closed_at),
+        )
+        for each in found[:SHOWN]
+    ]
+    headings = ("Step", "Condition", "Flow", "Flow type", "Status", "Started", "Closed")
+    note = f"{SHOWN} of more." if len(found) > SHOWN else ""
+    return [Section(title="SubFlows", headings=headings, rows=rows, note=note, more=None)] if rows else []
 
 
 def _reason_row(run: Run, reason: Any) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from django.http import HttpRequest, HttpResponse
 
 from dexflows.admin.keyset import Keyset
 from dexflows.admin.read_only import ReadOnlyAdmin
-from dexflows.admin.rendering import json_field, text_column, time_column
+from dexflows.admin.rendering import json_field, link, run_address, text_column, time_column
 from dexflows.admin.run_page import run_page
 from dexflows.models import Run
 from dexflows.registry import registry
+from dexflows.selectors import parent_of
 from dexflows.states import RunStatus
 
 FLOW_KEY = Collate("flow_id", "C")
@@ -59,12 +60,23 @@ class FlowTypeFilter(admin.SimpleListFilter):
         return queryset.filter(flow_type=self.value()) if self.value() else queryset
 
 
+@admin.display(description="Parent")
+def _parent(run: Run) -> str:
+    parent = parent_of(run)
+    return link(run_address(parent.run_id), parent.flow_id) if parent else "-"
+
+
+@admin.display(description="Retried by")
+def _retried_by(run: Run) -> str:
+    return link(run_address(run.retried_by), run.retried_by) if run.retried_by else "-"
+
+
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     """All runs, newest first."""
 
     keyset = NEWEST_FIRST
-    json_fields = ("input", "config")
+    json_fields = ("input", "config", "timeout", "retry")
     list_display = (
         "flow_id",
         "flow_type",
@@ -91,6 +103,9 @@ class RunAdmin(ReadOnlyAdmin):
         "error_message",
         "queue",
         text_column("request_id", "Request ID"),
+        time_column("deadline", "Timeout"),
+        _parent,
+        _retried_by,
         json_field("input", "Input"),
         json_field("config", "Configuration"),
     )

@@ -18,7 +18,7 @@ import msgspec
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
 
 from dexflows.conf import conf
-from dexflows.engine import claims, handlers, transitions
+from dexflows.engine import claims, enclosed, handlers, transitions
 from dexflows.engine.claims import Claim
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.failures import instead_of_failing
@@ -105,7 +105,7 @@ def _attempt(claim: Claim, run_on: RunOn) -> Claim | None:
         elif claim.atomic:
             outcome, settlement = _call_atomic(claim, run_on, started, holding)
         else:
-            outcome = handlers.call(claim, holding)
+            outcome = enclosed.call(claim, holding)
         if settlement is None:
             _leave_connection_clean()
             settlement = _settle_patiently(claim, outcome, run_on, started)
@@ -148,7 +148,8 @@ def _settle_patiently(claim: Claim, outcome: Outcome, run_on: RunOn, started: fl
         if pause:
             time.sleep(pause)
         try:
-            return _settle(claim, outcome, run_on, started)
+            with enclosed.settling():
+                return _settle(claim, outcome, run_on, started)
         except (OperationalError, InterfaceError) as error:
             logger.warning("settling %s of run %s: %s", claim.key.step_execution_id, claim.key.run_id, error)
             connections[conf().database].close_if_unusable_or_obsolete()
@@ -239,8 +240,8 @@ def _follow(claim: Claim, outcome: Outcome, settlement: Settlement, run_on: RunO
         movement = _only_movement(claim, outcome)
         local_writes = outcome.effects.local_writes if isinstance(outcome, WaitSkipped | Waits) else {}
         return claims.next_claim(claim, settlement, movement, local_writes)
-    follows = rings and run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
-    own = rings.pop() if follows else None
+    follows = run_on.allowed and (waits_no_more or _only_movement(claim, outcome))
+    own = rings.pop() if follows and rings and rings[-1].queue == claim.key.queue else None
     ring_after_commit(rings)
     return claims.claim(own, run_on.worker) if own else None
 

@@ -66,9 +66,9 @@ class Heart:
             return bool(cursor.fetchone()[0])
 
     def _connection(self) -> BaseDatabaseWrapper:
-        """The connection at hand, unless a transaction is open on it."""
+        """The connection at hand, unless a transaction of the handler's is open on it."""
         at_hand = connections[conf().database]
-        if not at_hand.in_atomic_block and at_hand.get_autocommit():
+        if self._claim.enclosed or (not at_hand.in_atomic_block and at_hand.get_autocommit()):
             return at_hand
         if self._own is None:
             self._own = at_hand.copy()

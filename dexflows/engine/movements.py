@@ -32,4 +32,5 @@ def movement_of(flow: FlowDefinition, movement: StepMovement, run_queue: str) ->
         timeout=first.allowed_seconds,
         durability=first.options.durability,
         load=first.load.json,
+        pinned=plan.step_options.worker_target is not None,
     )

@@ -67,7 +67,10 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """A Step execution to create: everything encoded; the last four fields are of its first handler."""
+    """A Step execution to create: everything encoded. `locked` to `load` are of its first handler.
+
+    Unless `pinned` to its queue, it is made in the one that its run has when it commits.
+    """
 
     step_type: str
     queue: str
@@ -79,11 +82,12 @@ class Movement:
     timeout: float
     durability: StepDurability | None
     load: str | None
+    pinned: bool = False
 
     def to_payload(self) -> dict[str, Any]:
         return {
             "step_type": self.step_type,
-            "queue": self.queue,
+            "queue": self.queue if self.pinned else None,
             "method": self.method,
             "input": raw(self.input),
             "options": self.options,

@@ -12,7 +12,7 @@ from dexflows.conf import conf
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey, step_keys
 
-CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb)"
+CLAIM = "SELECT * FROM dexflows_claim(%s, %s, %s, %s, %s, %s::jsonb, %s)"
 SETTLE = """
 SELECT * FROM dexflows_settle(
     %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb
@@ -25,7 +25,7 @@ PARK = "SELECT * FROM dexflows_park(%s, %s, %s, %s)"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """The answer of `sql/claim.sql`; only `outcome`, and of 'later' `elapsed`, is set unless that is 'claimed'."""
+    """The answer of `sql/claim.sql`; only `outcome` is set unless that is 'claimed', with 'later' also `elapsed`."""
 
     outcome: str
     flow_id: str
@@ -63,8 +63,8 @@ class Settlement:
 
 
 def claim(key: StepKey, worker: str, plan: str) -> ClaimRow:
-    """Begin an attempt, if the Step execution is queued."""
-    arguments = (key.run_id, key.step_type, key.number, worker, conf().lease_seconds, plan)
+    """Begin an attempt, if the Step execution is ready, and for the workers of this queue."""
+    arguments = (key.run_id, key.step_type, key.number, worker, conf().lease_seconds, plan, key.queue)
     return ClaimRow(*sql.call(conf().database, CLAIM, arguments)[0])
 
 

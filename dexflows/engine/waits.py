@@ -3,7 +3,7 @@
 from typing import Any
 
 from dexflows.channel import ChannelCondition
-from dexflows.engine import starting
+from dexflows.engine.starting import start_payload
 from dexflows.errors import UndeclaredAttributeError
 from dexflows.registry import FlowDefinition, registry
 from dexflows.sub_flow import SubFlow
@@ -35,5 +35,5 @@ def _encode(flow: FlowDefinition, condition: Condition) -> dict[str, Any]:
             return {**encoded, **condition.to_json()}
         case SubFlow():
             definition = registry.definition_of(condition.flow)
-            started = starting.start_payload(definition, condition.input, condition.options.start)
+            started = start_payload(definition, condition.input, condition.options.start)
             return encoded | {"sub_flow": started, "reuse": condition.options.reuse_policy}

@@ -1,11 +1,13 @@
--- Begins an attempt of a queued Step execution: new token, attempt counted and lease set before user code starts,
--- locks taken or waited for, state read after the locks are held. p_plan: {method: {"timeout", "heartbeat", "durability", "x", "s",
--- "load"}}, the running code's declaration; a movement's own options, stored with the row, come first.
--- outcome: 'claimed'; 'gone' (nothing to do here); 'later' (its wait does not hold yet; a timer of it fires in so many
--- seconds as elapsed says); 'step' or 'rpc' (queued behind a lock, see acquire_locks).
+-- Begins an attempt of a Step execution that is queued, has backed off long enough or whose wait holds: new token,
+-- attempt counted and lease set before user code starts, locks taken or waited for, state read after the locks are held.
+-- p_plan: {method: {"timeout", "heartbeat", "durability", "x", "s", "load"}}, the running code's declaration; a
+-- movement's own options, stored with the row, come first.
+-- outcome: 'claimed'; 'gone' (nothing to do here, or not from this queue); 'later' (due in `elapsed` seconds, if that is
+-- known: a backoff, or a wait that does not hold yet); 'step' or 'rpc' (queued behind a lock, see acquire_locks).
 -- Locks: run (only with locks declared, or to end a wait) -> step -> lock keys -> channels.
 CREATE OR REPLACE FUNCTION dexflows_claim(
     p_run uuid, p_type text, p_number int, p_worker text, p_lease float8, p_plan jsonb,
+    p_queue text,
     OUT outcome text, OUT flow_id text, OUT run_queue text, OUT method text, OUT attempt int, OUT token uuid,
     OUT first_attempt_at timestamptz, OUT elapsed float8, OUT from_step text, OUT input text, OUT options text,
     OUT locals text, OUT failure text, OUT locked bool, OUT attributes text, OUT more text
@@ -17,10 +19,17 @@ DECLARE
     v_now timestamptz;
     v_durability text;
 BEGIN
-    SELECT s.state, s.method, coalesce(s.plan, p_plan) -> s.method::text INTO v_state, method, v_plan
-    FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number;
+    SELECT s.state, s.method, coalesce(s.plan, p_plan) -> s.method::text,
+        CASE WHEN s.state = 'BACKOFF' THEN extract(epoch FROM s.due_at - dexflows_now()) END
+    INTO v_state, method, v_plan, elapsed
+    FROM dexflows_step_execution s
+    WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.queue = p_queue;
     outcome := 'gone';
-    IF NOT FOUND OR v_state NOT IN ('QUEUED', 'WAITING', 'WAITING_FOR_LOCK') THEN
+    IF NOT FOUND OR v_state NOT IN ('QUEUED', 'WAITING', 'BACKOFF', 'WAITING_FOR_LOCK') THEN
+        RETURN;
+    END IF;
+    IF elapsed > 0 THEN
+        outcome := 'later';
         RETURN;
     END IF;
     IF v_state = 'WAITING' THEN

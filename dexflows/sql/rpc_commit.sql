@@ -35,6 +35,7 @@ BEGIN
         -- The last open branch was canceled after another had completed. An RPC past the gate that waits for the run's
         -- row makes this a deadlock, and the database restarts one of the two.
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
+        PERFORM FROM dexflows_run WHERE run_id = p_run FOR UPDATE;
         v_rings := dexflows_close(p_run, 'COMPLETED', NULL, NULL, v_now);
     END IF;
     RETURN v_rings::text;

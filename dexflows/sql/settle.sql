@@ -1,5 +1,6 @@
--- Ends an attempt, in one transaction: fenced by token and state, it stores everything the handler buffered, releases
--- its locks, creates the next Steps, closes the run, and may claim the next handler for the same worker.
+-- Ends an attempt, in one transaction: fenced by token, it stores everything the handler buffered, releases its locks,
+-- creates the next Steps, closes the run, and may claim the next handler for the same worker. A row has a token only
+-- while RUNNING; asking for that state too would offer the planner the index of leases, and with it all that run.
 -- p_effects {writes, events, locals}; p_movements [...]; p_run_on {worker, lease, timeout, load}: claim the one
 -- movement, or with p_state RUNNING this Step's `execute`; p_close {mode, status, error_type, error_message, unless}:
 -- with `unless` the run closes if these Channels are empty, else the movements are created;
@@ -19,6 +20,7 @@ CREATE OR REPLACE FUNCTION dexflows_settle(
 #variable_conflict use_column
 DECLARE
     v_durability text;
+    v_queue text;
     v_flow_type text;
     v_from text;
     v_load jsonb;
@@ -29,10 +31,11 @@ BEGIN
     landed := false;
     IF v_gate THEN
         PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
-        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability') INTO status, v_durability
-        FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
+        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability'), r.queue
+        INTO status, v_durability, v_queue FROM dexflows_run r WHERE r.run_id = p_run FOR UPDATE;
     ELSE
-        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability') INTO status, v_durability
+        SELECT r.status, coalesce(p_more ->> 'durability', r.config ->> 'step_durability'), r.queue
+        INTO status, v_durability, v_queue
         FROM dexflows_run r WHERE r.run_id = p_run FOR NO KEY UPDATE;
     END IF;
     IF v_durability = 'ASYNC' THEN
@@ -46,7 +49,7 @@ BEGIN
         UPDATE dexflows_step_execution s SET state = p_state, token = NULL, lease_until = NULL, method_deadline = NULL,
             output = p_output, failure = coalesce(p_more -> 'failure', s.failure), heartbeat = NULL, closed_at = at
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     ELSE
         UPDATE dexflows_step_execution s SET
@@ -67,7 +70,7 @@ BEGIN
             waited = coalesce(p_more -> 'waited', s.waited),
             locals = coalesce(s.locals || (p_effects -> 'locals'), p_effects -> 'locals', s.locals)
         WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number AND s.token = p_token
-            AND s.state = 'RUNNING' AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
+            AND (p_more -> 'expired' IS NULL OR s.lease_until < at)
         RETURNING s.flow_type, s.from_step INTO v_flow_type, v_from;
     END IF;
     IF NOT FOUND THEN
@@ -115,9 +118,9 @@ BEGIN
         SELECT p_run, m ->> 'step_type', coalesce((
                 SELECT max(s.number) FROM dexflows_step_execution s
                 WHERE s.run_id = p_run AND s.step_type = m ->> 'step_type'), 0) + 1,
-            v_flow_type, m ->> 'queue', m ->> 'method', 'RUNNING', 1, 0, p_type || '-' || p_number, m -> 'input',
-            nullif(m -> 'options', 'null'), nullif(m -> 'plan', 'null'), at, next_token, p_run_on ->> 'worker',
-            at + make_interval(secs => (p_run_on ->> 'lease')::float8),
+            v_flow_type, coalesce(m ->> 'queue', v_queue), m ->> 'method', 'RUNNING', 1, 0, p_type || '-' || p_number,
+            m -> 'input', nullif(m -> 'options', 'null'), nullif(m -> 'plan', 'null'), at, next_token,
+            p_run_on ->> 'worker', at + make_interval(secs => (p_run_on ->> 'lease')::float8),
             at + make_interval(secs => (p_run_on ->> 'timeout')::float8), at, at
         FROM (SELECT p_movements -> 0 AS m) AS movement
         RETURNING number INTO next_number;

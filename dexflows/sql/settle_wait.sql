@@ -1,4 +1,4 @@
--- Ends an attempt of `wait_for` that returned conditions, like settle.sql: fenced by token and state, it stores what the
+-- Ends an attempt of `wait_for` that returned conditions, like settle.sql: fenced by token, it stores what the
 -- handler buffered and begins to wait. A wait that holds already goes on to `execute`, for the same worker if p_run_on
 -- says so. waited: what the wait came to, NULL while it lasts. Locks: run -> step -> channels -> attributes.
 CREATE OR REPLACE FUNCTION dexflows_settle_wait(
@@ -21,7 +21,7 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     PERFORM FROM dexflows_step_execution s WHERE s.run_id = p_run AND s.step_type = p_type AND s.number = p_number
-        AND s.token = p_token AND s.state = 'RUNNING' FOR UPDATE;
+        AND s.token = p_token FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
     END IF;

@@ -7,7 +7,7 @@ import time
 from django.db import DatabaseError, InterfaceError, connections
 
 from dexflows.conf import conf
-from dexflows.engine import rescue, sweeps
+from dexflows.engine import closing, rescue, sweeps
 from dexflows.tasks import broker_is_reachable
 from dexflows.worker.alarm import Alarm
 
@@ -56,12 +56,13 @@ class Pump(threading.Thread):
         if due is None or due > 0:
             return self._pause(due)
         rescued = rescue.rescue_expired(batch)
+        timed_out = closing.time_out(batch)
         rung = sweeps.ring_due(batch) if reachable else 0
-        if max(rescued, rung) >= batch:
+        if max(rescued, timed_out, rung) >= batch:
             return 0.0
         if not reachable:
             return conf().sweep_seconds
-        return self._pause_after(rescued + rung)
+        return self._pause_after(rescued + timed_out + rung)
 
     def _look_at_parked(self, batch: int, reachable: bool) -> None:
         if reachable and time.monotonic() >= self._next_parked:

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client as WebClient
 
+from dexflows.models import SubFlowLink
 from dexflows.states import RunStatus, StepState
 from tests.admin.addresses import page_of
 from tests.admin.rows import make_busy_run, make_run, make_step
@@ -56,3 +57,19 @@ def test_a_user_sees_only_the_sections_of_models_that_they_may_view(db: None, cl
     page: Any = client.get(page_of(make_busy_run()))
     assert [section.title for section in page.context["sections"]] == ["History, newest first"]
     assert "Why is it not moving?" not in page.content.decode()
+
+
+def test_a_parent_and_its_sub_flows_lead_to_each_other(web: WebClient) -> None:
+    parent = make_run("parent")
+    child = make_run("SubFlow:parent-Step-1-0", parent_run_id=parent.run_id)
+    SubFlowLink.objects.create(run_id=parent.run_id, step_type="Step", number=1, condition=0, child_run_id=child.run_id)
+    page: Any = web.get(page_of(parent))
+    assert page.context["sections"][0].title == "SubFlows"
+    assert page_of(child) in page.content.decode()
+    assert page_of(parent) in web.get(page_of(child)).content.decode()
+
+
+def test_a_failed_run_leads_to_the_one_that_it_was_retried_by(web: WebClient) -> None:
+    again = make_run(run_number=2)
+    failed = make_run(status=RunStatus.FAILED, retried_by=again.run_id)
+    assert page_of(again) in web.get(page_of(failed)).content.decode()

@@ -231,7 +231,7 @@ def test_attempts_that_died_with_their_worker_use_up_the_policy_before_user_code
     for _ in range(2):
         make_due(run)
         rows(
-            "SELECT outcome FROM dexflows_claim(%s, 'Y', 1, 'crashed', 15, %s)",
+            "SELECT outcome FROM dexflows_claim(%s, 'Y', 1, 'crashed', 15, %s, 'dexflows')",
             run,
             '{"execute": {"timeout": 60, "load": null}}',
         )

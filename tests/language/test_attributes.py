@@ -19,6 +19,7 @@ from dexflows import (
     ValueTooLargeError,
 )
 from dexflows.buffer import AttributeBuffer
+from dexflows.wait import Waited
 
 status = Attribute("status", str)
 tags = Attribute("tags", list[str], default=["new"])
@@ -202,7 +203,7 @@ def test_a_context_asks_the_worker_about_cancellation() -> None:
         run_id="r",
         attributes=AttributeBuffer(schema=SCHEMA),
         is_cancellation_requested=lambda: True,
-        wait_for_failed=True,
+        waited=Waited(wait_for_failed=True),
     )
     assert here.is_cancellation_requested()
     assert here.wait_for_method_failed()

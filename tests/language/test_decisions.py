@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dexflows import (
+    Channel,
     StepMovement,
     StepOptions,
     dead_end,
     force_complete,
+    force_complete_if_channels_empty,
     force_fail,
     go_to,
     go_to_many,
@@ -27,10 +29,15 @@ def test_each_function_makes_its_kind_of_decision() -> None:
     )
     assert graceful_complete(1).output == force_complete(1).output == 1
     assert force_fail("no stock").reason == "no stock"
-    made = [go_to(Work), graceful_complete(), force_complete(), force_fail(), dead_end()]
+    channel = Channel("ch", int)
+    drained = force_complete_if_channels_empty(1, StepMovement.of(Work), channel)
+    assert (drained.output, drained.movements, drained.channels) == (1, (StepMovement(Work),), (channel,))
+    made = [go_to(Work), graceful_complete(), force_complete(), drained, force_fail(), dead_end()]
     assert [each.kind for each in made] == list(DecisionKind)
     with pytest.raises(ValueError, match="at least one"):
         go_to_many()
+    with pytest.raises(ValueError, match="at least one Channel"):
+        force_complete_if_channels_empty(1, StepMovement.of(Work))
 
 
 def test_cancellations_add_up_and_leave_the_first_decision_alone() -> None:

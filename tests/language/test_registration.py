@@ -389,3 +389,43 @@ def test_what_is_not_registered_cannot_be_called() -> None:
     with pytest.raises(InvalidRequestError):
         registry.rpc_of(flow.get_flow_type)
     assert registry.get("Nothing") is None
+
+
+class WithTimeout(Flow[None]):
+    def handle_timeout(self, context: Context) -> StepDecision:
+        return dead_end()
+
+
+def test_an_overridden_handle_timeout_is_one_of_the_steps() -> None:
+    with_timeout, without = registry.definition_of(register(WithTimeout())), registry.definition_of(register(Counter()))
+    assert with_timeout.timeout_step is with_timeout.steps["handle_timeout"]
+    assert with_timeout.start_step is None
+    assert without.timeout_step is None
+    assert ("WithTimeout", "handle_timeout") in registry.known_steps()
+
+
+def test_handle_timeout_must_take_a_context_and_return_a_decision() -> None:
+    class ReturnsNothing(Flow[None]):
+        def handle_timeout(self, context: Context) -> None: ...  # type: ignore[override]
+
+    class TakesInput(Flow[None]):
+        def handle_timeout(self, context: Context, input: str) -> StepDecision:  # type: ignore[override]
+            return dead_end()
+
+    refuse(ReturnsNothing(), "handle_timeout must be annotated to return StepDecision")
+    refuse(TakesInput(), r"handle_timeout must take \(self, context\)")
+
+
+def test_no_step_may_be_named_as_the_timeouts_handler() -> None:
+    class Named(Step[None]):
+        def get_step_type(self) -> str:
+            return "handle_timeout"
+
+        def execute(self, context: Context, input: None) -> StepDecision:
+            return dead_end()
+
+    class Clashing(Flow[None]):
+        def get_steps(self) -> StepList[None]:
+            return StepList.start_step(Named())
+
+    refuse(Clashing(), "the Step type 'handle_timeout' is reserved")

@@ -1,0 +1,86 @@
+"""Two workers for the long runs, and what is looked at besides the Flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+import redis
+from django.conf import settings
+from django.db import connection
+
+from tests.stories.conftest import Story, StoryWorker
+
+SETTINGS = {"LEASE_SECONDS": 5.0, "HEARTBEAT_SECONDS": 1.0, "SWEEP_SECONDS": 1.0}
+MODULES = ("tests.faults.flows",)
+
+
+class Broker:
+    """What lies in the broker under the keys of this test run."""
+
+    def __init__(self) -> None:
+        self._redis = redis.Redis.from_url(settings.CELERY_BROKER_URL)
+        self._prefix = settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("global_keyprefix", "")
+
+    def clear(self) -> None:
+        """Drop what an earlier test run with the same keys has left."""
+        if found := self._redis.keys(f"{self._prefix}*"):
+            self._redis.delete(*found)
+
+    def messages(self) -> list[int]:
+        """The sizes in bytes of all messages, waiting or not acknowledged."""
+        sizes: list[int] = []
+        for key in self._redis.keys(f"{self._prefix}*"):
+            kind = self._redis.type(key)
+            if kind == b"list":
+                sizes += [len(each) for each in self._redis.lrange(key, 0, -1)]
+            elif kind == b"hash":
+                sizes += [len(each) for each in self._redis.hvals(key)]
+        return sizes
+
+
+@pytest.fixture
+def broker() -> Broker:
+    """Give a look into the broker, which is empty."""
+    broker = Broker()
+    broker.clear()
+    return broker
+
+
+@pytest.fixture
+def story(transactional_db: None) -> Story:
+    """Give a clean database."""
+    return Story()
+
+
+@pytest.fixture
+def start_workers(story: Story, broker: Broker) -> Iterator[Callable[..., list[StoryWorker]]]:
+    """Give a function that starts workers; they end with the test."""
+    started: list[StoryWorker] = []
+
+    def start(number: int = 2, **options: Any) -> list[StoryWorker]:
+        workers = [StoryWorker(settings=SETTINGS, modules=MODULES, **options) for _ in range(number)]
+        started.extend(workers)
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.wait_ready(60)
+        return workers
+
+    yield start
+    for worker in started:
+        worker.kill_group()
+
+
+def memory_of(workers: list[StoryWorker]) -> int:
+    """The memory of the workers' processes that they share with nobody, in bytes."""
+    return sum(psutil.Process(pid).memory_full_info().uss for worker in workers for pid in worker.pids())
+
+
+def query(statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    """What the database says."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, arguments)
+        return list(cursor.fetchall())

@@ -1,0 +1,98 @@
+"""Ten thousand Flows that wait for messages and timers, on two workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from threading import Event
+
+import pytest
+from django.db import connections
+
+from dexflows.client import Client
+from tests.faults.conftest import Broker, memory_of, query
+from tests.faults.flows import sleep_flow, wake
+from tests.stories.conftest import Story, StoryWorker
+
+pytestmark = [pytest.mark.faults, pytest.mark.worker]
+
+FLOWS = 10_000
+LONGEST = 60.0
+STARTS_PER_SECOND = 150
+LATE = """
+SELECT extract(epoch FROM s.started_at - (s.wait #>> '{conditions,1,due}')::timestamptz)
+FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id)
+WHERE r.flow_id LIKE 'sleeper-%%' AND jsonb_array_length(s.wait -> 'conditions') = 2
+"""
+
+
+def test_every_one_ends_once_none_early_and_few_late(
+    story: Story, start_workers: Callable[..., list[StoryWorker]], broker: Broker
+) -> None:
+    workers = start_workers()
+    warm_up(story)
+    memory_before = memory_of(workers)
+    started = start_all()
+    looks = publish_all(started, broker)
+    story.until(lambda: query("SELECT count(*) FROM dexflows_run WHERE status = 'RUNNING'") == [(0,)], 120)
+    assert query("SELECT status, count(*) FROM dexflows_run GROUP BY 1") == [("COMPLETED", FLOWS + 50)]
+    assert query("SELECT count(*), count(output) FROM dexflows_step_execution") == [(FLOWS + 50, FLOWS + 50)]
+    late = sorted(float(each) for (each,) in query(LATE))
+    p99 = late[int(len(late) * 0.99)]
+    grown = memory_of(workers) - memory_before
+    print(f"{len(late)} timers, late by p50 {late[len(late) // 2]:.3f} s, p99 {p99:.3f} s, at most {late[-1]:.3f} s")
+    print(f"memory grown by {grown / 2**20:.1f} MiB; at most {max(map(len, looks))} messages in the broker")
+    assert len(late) == FLOWS // 2
+    assert late[0] >= 0, "none is early"
+    assert p99 < 0.1
+    assert grown < 50 * 2**20
+    assert all(size < 2_000 for look in looks for size in look), "nothing but short messages"
+    assert broker.messages() == []
+
+
+def warm_up(story: Story) -> None:
+    for number in range(50):
+        Client().start_flow(sleep_flow, f"warm-up-{number}", 0.01)
+    story.until(lambda: query("SELECT count(*) FROM dexflows_run WHERE status = 'RUNNING'") == [(0,)])
+
+
+def start_all() -> list[str]:
+    """Start all at an even pace; every second one has a timer, all timers end in the minute after the last start."""
+    random, client, pause = Random(7), Client(), Event()
+    begun, names = time.monotonic(), []
+    takes = FLOWS / STARTS_PER_SECOND
+    for number in range(FLOWS):
+        due_in = begun + number / STARTS_PER_SECOND - time.monotonic()
+        if due_in > 0:
+            pause.wait(due_in)
+        left = max(takes - (time.monotonic() - begun), 0.0)
+        seconds = random.uniform(min(left, LONGEST - 1), LONGEST) if number % 2 else 0.0
+        name = f"sleeper-{number}"
+        client.start_flow(sleep_flow, name, seconds)
+        if not number % 2:
+            names.append(name)
+    return names
+
+
+def publish_all(names: list[str], broker: Broker) -> list[list[int]]:
+    """Publish to those without a timer over half a minute, and look into the broker now and then."""
+    begun, pause, looks = time.monotonic(), Event(), []
+
+    def publish(share: list[str]) -> None:
+        for number, name in enumerate(share):
+            due_in = begun + number * 30 / len(share) - time.monotonic()
+            if due_in > 0:
+                pause.wait(due_in)
+            Client().publish(name, wake, number)
+        connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        publishing = [pool.submit(publish, names[part::2]) for part in range(2)]
+        while not all(each.done() for each in publishing):
+            looks.append(broker.messages())
+            pause.wait(0.5)
+        for each in publishing:
+            each.result()
+    return looks
