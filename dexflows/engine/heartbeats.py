@@ -1,7 +1,9 @@
 """The heartbeats of one attempt.
 
 A heartbeat is a transaction of its own, whatever the handler does: what is written inside the handler's transaction
-would be seen after its end only, and would keep the execution's row locked until then.
+would be seen after its end only, and would keep the execution's row locked until then. Only where the attempt itself
+was begun in a caller's transaction, as in a test, is there no other place; an `execute_atomic` handler that fails there
+takes its heartbeats with it.
 """
 
 import logging
