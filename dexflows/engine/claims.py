@@ -17,7 +17,9 @@ from datetime import datetime
 from uuid import UUID
 
 import msgspec
+from django.db import connections
 
+from dexflows.conf import conf
 from dexflows.context import NOT_WAITED, RecoveryError
 from dexflows.engine import transitions
 from dexflows.engine.keys import MethodPlan, StepKey, StepPlan, plan_of
@@ -60,6 +62,8 @@ class Claim:
     waited: Waited = NOT_WAITED
     recovery: RecoveryError | None = None
     heartbeat: str | None = None
+    enclosed: bool = False
+    """Whether it was made inside a transaction of the caller's, which nobody else sees."""
     fault: Raised | None = None
     """Why the attempt fails before its handler is called."""
 
@@ -110,6 +114,7 @@ def claim(key: StepKey, worker: Worker) -> Claim | None:
         waited=Waited.from_json(more["waited"]) if "waited" in more else NOT_WAITED,
         recovery=RecoveryError(**msgspec.json.decode(more["recovery"])) if "recovery" in more else None,
         heartbeat=bytes(more["heartbeat"]).decode() if "heartbeat" in more else None,
+        enclosed=connections[conf().database].in_atomic_block,
     )
 
 
@@ -146,6 +151,7 @@ def next_claim(
         attributes=settlement.attributes,
         waited=Waited.from_json(settlement.waited) if settlement.waited else NOT_WAITED,
         recovery=claim.recovery if movement is None else None,
+        enclosed=claim.enclosed,
     )
 
 

@@ -19,7 +19,7 @@ from dexflows.engine import streams
 from dexflows.engine.claims import Claim
 from dexflows.engine.heartbeats import Heart
 from dexflows.engine.keys import LoadSet
-from dexflows.engine.leases import UNWATCHED, Holding
+from dexflows.engine.leases import Holding
 from dexflows.engine.movements import movement_of
 from dexflows.engine.outcomes import Effects, Ended, GoneOn, Outcome, Raised, Waits, WaitSkipped, clean
 from dexflows.engine.timelimit import TimeLimit
@@ -59,7 +59,7 @@ _rows = msgspec.json.Decoder(list[_Row])
 _locals = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def call(claim: Claim, holding: Holding = UNWATCHED) -> Outcome:
+def call(claim: Claim, holding: Holding) -> Outcome:
     """Run the handler of a claimed attempt to its end. Never raises: whatever leaves the handler is an outcome."""
     try:
         return _call(claim, holding)

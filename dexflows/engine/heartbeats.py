@@ -1,7 +1,9 @@
 """The heartbeats of one attempt.
 
 A heartbeat is a transaction of its own, whatever the handler does: what is written inside the handler's transaction
-would be seen after its end only, and would keep the execution's row locked until then.
+would be seen after its end only, and would keep the execution's row locked until then. Only where the attempt itself
+was begun in a caller's transaction, as in a test, is there no other place; an `execute_atomic` handler that fails there
+takes its heartbeats with it.
 """
 
 import logging
@@ -66,9 +68,9 @@ class Heart:
             return bool(cursor.fetchone()[0])
 
     def _connection(self) -> BaseDatabaseWrapper:
-        """The connection at hand, unless a transaction is open on it."""
+        """The connection at hand, unless a transaction of the handler's is open on it."""
         at_hand = connections[conf().database]
-        if not at_hand.in_atomic_block and at_hand.get_autocommit():
+        if self._claim.enclosed or (not at_hand.in_atomic_block and at_hand.get_autocommit()):
             return at_hand
         if self._own is None:
             self._own = at_hand.copy()

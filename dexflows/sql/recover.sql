@@ -6,14 +6,12 @@ CREATE OR REPLACE FUNCTION dexflows_recover(
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     v_failed dexflows_step_execution;
-    v_queue text;
     v_rings jsonb;
 BEGIN
     SELECT * INTO v_failed FROM dexflows_step_execution
     WHERE run_id = p_run AND step_type = p_type AND number = p_number;
-    SELECT coalesce(p_recover ->> 'queue', queue) INTO v_queue FROM dexflows_run WHERE run_id = p_run;
     v_rings := dexflows_create_steps(p_run, p_flow_type,
-        jsonb_build_array(p_recover || jsonb_build_object('queue', v_queue, 'input', v_failed.input)),
+        jsonb_build_array(p_recover || jsonb_build_object('input', v_failed.input)),
         p_type || '-' || p_number, p_now);
     UPDATE dexflows_step_execution SET recovery = jsonb_build_object(
         'error_type', v_failed.failure -> 'error_type', 'detail', v_failed.failure -> 'detail')

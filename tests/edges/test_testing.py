@@ -261,6 +261,19 @@ class Quick(LabFlow):
 
 
 class TestFailures:
+    def test_a_heartbeat_is_part_of_the_tests_transaction(self, flows: VirtualFlows) -> None:
+        seen: list[Any] = []
+
+        def work(context: Context, input: str) -> StepDecision:
+            seen.append((context.get_last_heartbeat(int), context.heartbeat(context.attempt)))
+            if context.attempt == 1:
+                raise retry_after(5)
+            return graceful_complete("")
+
+        started(LabStep("A", work))
+        flows.run_until_idle()
+        assert seen == [(None, True), (1, True)]
+
     def test_a_database_error_fails_its_attempt_and_nothing_else(self, flows: VirtualFlows) -> None:
         def insert(context: Context, input: str) -> StepDecision:
             Group.objects.create(name=f"attempt {context.attempt}")

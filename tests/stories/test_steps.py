@@ -45,6 +45,19 @@ def test_a_handler_that_cannot_be_interrupted_is_ended_with_its_process(story: S
     assert story.steps(flow_id, "failure ->> 'error_type'", "StuckStep") == [("MethodTimeoutError",)]
 
 
+def test_heartbeats_keep_a_busy_handler_going(story: Story) -> None:
+    flow_id = story.start("BeatStep", 8.0)
+    assert story.result(flow_id, 15) == 7
+    assert len(story.attempts(flow_id)) == 1
+
+
+def test_a_handler_that_falls_silent_and_cannot_be_interrupted_is_ended_with_its_process(story: Story) -> None:
+    flow_id = story.start("BeatStep", 1.0)
+    assert story.result(flow_id, 15) == 0
+    assert len({pid for _, _, pid in story.attempts(flow_id)}) == 2
+    assert story.steps(flow_id, "failure ->> 'error_type'", "BeatStep") == [("HeartbeatTimeoutError",)]
+
+
 def test_a_step_that_kills_its_process_fails_after_its_last_attempt(story: Story) -> None:
     flow_id = story.start("DieStep")
     beside = story.start("CountStep", 3.0)
