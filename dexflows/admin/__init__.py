@@ -4,6 +4,6 @@ No page counts or scans a table: lists go from key to key along an index, a row 
 page makes the same number of queries however much there is.
 """
 
-from dexflows.admin import attributes, events, locks, runs, steps
+from dexflows.admin import attributes, events, locks, messages, runs, steps
 
-__all__ = ["attributes", "events", "locks", "runs", "steps"]
+__all__ = ["attributes", "events", "locks", "messages", "runs", "steps"]

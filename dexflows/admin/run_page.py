@@ -23,7 +23,7 @@ from dexflows.admin.rendering import (
     value_preview,
 )
 from dexflows.conf import conf
-from dexflows.models import AttributeRecord, EventRecord, LockHolder, LockWaiter, Run, StepRecord
+from dexflows.models import AttributeRecord, EventRecord, LockHolder, LockWaiter, MessageRecord, Run, StepRecord
 from dexflows.selectors import children_of
 from dexflows.why import why
 
@@ -46,6 +46,7 @@ def run_page(run: Run, *, allowed: Callable[[str], bool]) -> dict[str, Any]:
     makers = {
         "steprecord": _steps,
         "attributerecord": _attributes,
+        "messagerecord": _messages,
         "lockholder": _holders,
         "lockwaiter": _waiters,
         "eventrecord": _events,
@@ -145,6 +146,18 @@ def _attributes(run: Run) -> Section:
         ("Attribute", "Value", "Updated"),
         list(found.order_by("name", "instance", "entry")[: SHOWN + 1]),
         lambda row: (_page_of(row), value_preview(row.value_preview, row.value_stored), moment(row.updated_at)),
+    )
+
+
+def _messages(run: Run) -> Section:
+    found = _rows(MessageRecord, run).annotate(**json_preview("value")).defer("value", "flow_id", "flow_type")
+    return _section(
+        run,
+        MessageRecord,
+        "Messages that wait in Channels, each Channel's oldest first",
+        ("Channel and message ID", "Value", "Published"),
+        list(found.order_by("name", "instance", "seq")[: SHOWN + 1]),
+        lambda row: (_page_of(row), value_preview(row.value_preview, row.value_stored), moment(row.published_at)),
     )
 
 

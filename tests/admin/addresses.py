@@ -9,9 +9,17 @@ from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.urls import reverse
 
-from dexflows.models import AttributeRecord, EventRecord, LockHolder, LockWaiter, Run, StepRecord
+from dexflows.models import AttributeRecord, EventRecord, LockHolder, LockWaiter, MessageRecord, Run, StepRecord
 
-MODELS: tuple[type[Model], ...] = (Run, StepRecord, AttributeRecord, EventRecord, LockHolder, LockWaiter)
+MODELS: tuple[type[Model], ...] = (
+    Run,
+    StepRecord,
+    AttributeRecord,
+    EventRecord,
+    LockHolder,
+    LockWaiter,
+    MessageRecord,
+)
 
 
 def list_of(model: type[Model], **parameters: Any) -> str:

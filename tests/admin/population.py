@@ -38,6 +38,9 @@ SELECT run_id, 'total', '', '', '{"amount": 12.50}', started_at FROM dexflows_ru
 INSERT INTO dexflows_event (run_id, seq, at, kind)
 SELECT run_id, nextval('dexflows_event_seq'), started_at, 'FLOW_STARTED' FROM dexflows_run
  WHERE flow_type LIKE 'Type_';
+INSERT INTO dexflows_channel_message (run_id, name, instance, seq, value, published_at)
+SELECT run_id, 'approvals', '', nextval('dexflows_message_seq'), 'true', started_at FROM dexflows_run
+ WHERE flow_type LIKE 'Type_';
 INSERT INTO dexflows_lock_hold (run_id, key, step_type, number, token, acquired_at)
 SELECT run_id, 'total', step_type, number, token, started_at FROM dexflows_step_execution
  WHERE state = 'RUNNING' AND flow_type LIKE 'Type_';
@@ -47,7 +50,7 @@ SELECT run_id, step_type, number, '{total}', '{}', nextval('dexflows_lock_ticket
  WHERE state = 'WAITING_FOR_LOCK' AND flow_type LIKE 'Type_';
 """
 
-TABLES = ("run", "step_execution", "attribute", "event", "lock_hold", "lock_wait")
+TABLES = ("run", "step_execution", "attribute", "event", "lock_hold", "lock_wait", "channel_message")
 
 
 def add_runs(count: int) -> None:

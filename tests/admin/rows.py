@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from django.db import connection
 
-from dexflows.models import AttributeValue, Event, LockHold, LockWait, Run, StepExecution
+from dexflows.models import AttributeValue, Event, LockHold, LockWait, QueuedMessage, Run, StepExecution
 from dexflows.states import RunStatus, StepState
 
 CLOSED = (StepState.COMPLETED, StepState.FAILED, StepState.CANCELED)
@@ -98,6 +98,16 @@ def write(run: Run, name: str, value: Any, instance: str = "") -> AttributeValue
     return AttributeValue.objects.create(run_id=run.run_id, name=name, instance=instance, value=value, updated_at=ago())
 
 
+def publish(run: Run, name: str, value: Any, instance: str = "") -> QueuedMessage:
+    """Queue a message."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nextval('dexflows_message_seq')")
+        seq = cursor.fetchone()[0]
+    return QueuedMessage.objects.create(
+        run_id=run.run_id, name=name, instance=instance, seq=seq, value=value, published_at=ago()
+    )
+
+
 def record(run: Run, kind: str, step: str | None = None, data: Any = None) -> Event:
     """Append to the history."""
     with connection.cursor() as cursor:
@@ -119,5 +129,6 @@ def make_busy_run(flow_id: str = "order-busy", size: int = 1) -> Run:
         failure = {"error_type": "shop.errors.Busy", "detail": "the <i>shop</i> is busy", "attempt": 1}
         make_step(run, "Notify", StepState.BACKOFF, number, failure=failure)
         record(run, "STEP_ATTEMPT_FAILED", f"Notify-{number}", failure)
+        publish(run, "orders", {"note": "<script>alert(2)</script>"}, f"shop {number}")
         write(run, "balance", {"cents": number, "owner": "<script>alert(1)</script>"}, f"account-{number}")
     return run

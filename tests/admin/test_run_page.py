@@ -16,12 +16,12 @@ from tests.admin.rows import make_busy_run, make_run, make_step
 pytestmark = pytest.mark.django_db
 
 
-def test_it_shows_steps_attributes_locks_waiters_and_history(web: WebClient) -> None:
+def test_it_shows_steps_attributes_messages_locks_waiters_and_history(web: WebClient) -> None:
     page: Any = web.get(page_of(make_busy_run()))
     sections = {section.title: section for section in page.context["sections"]}
-    assert [len(section.rows) for section in sections.values()] == [4, 1, 1, 1, 2]
+    assert [len(section.rows) for section in sections.values()] == [4, 1, 1, 1, 1, 2]
     text = page.content.decode()
-    for shown in ("Reserve-1", "balance/account-1", "STEP_ATTEMPT_FAILED", "20 s", "10 s"):
+    for shown in ("Reserve-1", "balance/account-1", "orders/shop%201", "STEP_ATTEMPT_FAILED", "20 s", "10 s"):
         assert shown in text
     assert "the &lt;i&gt;shop&lt;/i&gt; is busy" in text
     assert "&lt;b&gt;Ada&lt;/b&gt;" in text
