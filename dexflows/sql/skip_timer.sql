@@ -1,6 +1,6 @@
 -- Lets a timer of a Step's wait fire now; remembered for a Step that does not wait yet. p_timer: the condition's index,
 -- or 'id:' and its condition_id. outcome: 'skipped', 'remembered', 'past' (the wait is over), 'unknown' (its wait has no
--- such timer; timers names those it has), 'missing' or 'closed'. Locks: run -> step -> channels.
+-- such timer; timers names those it has), 'missing' or 'closed'. Locks: gate (shared) -> run -> step -> channels.
 CREATE OR REPLACE FUNCTION dexflows_skip_timer(
     p_flow_id text, p_run uuid, p_type text, p_number int, p_timer text,
     OUT outcome text, OUT run_id uuid, OUT status text, OUT timers text, OUT rings text
@@ -19,6 +19,7 @@ BEGIN
         outcome := 'missing';
         RETURN;
     END IF;
+    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_skip_timer.run_id));
     SELECT r.status INTO status FROM dexflows_run r WHERE r.run_id = dexflows_skip_timer.run_id FOR NO KEY UPDATE;
     IF status <> 'RUNNING' THEN
         outcome := 'closed';

@@ -1,7 +1,7 @@
 -- Merges settings into those of the running run of a Flow ID. outcome: 'updated', 'missing' or 'closed'.
 -- With another worker_target the run's open Steps of its old queue move to the new one, and what is ready for a worker
 -- is due now, so that the next sweep rings there; a ring of the old queue finds nothing (`claim.sql`).
--- Locks: run -> steps.
+-- Locks: gate (shared) -> run -> steps.
 CREATE OR REPLACE FUNCTION dexflows_update_config(
     p_flow_id text, p_run uuid, p_changes jsonb, OUT outcome text, OUT run_id uuid, OUT status text
 ) LANGUAGE plpgsql AS $$
@@ -16,6 +16,7 @@ BEGIN
         outcome := 'missing';
         RETURN;
     END IF;
+    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_update_config.run_id));
     SELECT r.status, r.queue INTO status, v_queue FROM dexflows_run r
     WHERE r.run_id = dexflows_update_config.run_id FOR NO KEY UPDATE;
     IF status <> 'RUNNING' THEN

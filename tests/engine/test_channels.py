@@ -9,10 +9,13 @@ from dexflows import (
     Channel,
     Context,
     Flow,
+    FlowConfig,
     PersistenceSchema,
     RPCInvokeOptions,
     RPCResult,
+    StepExecutionId,
     StepMovement,
+    TimerId,
     Wait,
     dead_end,
     force_complete_if_channels_empty,
@@ -184,6 +187,21 @@ class TestPublishing:
         assert messages(run_id) == [1]
         with pytest.raises(FlowNotActiveOrNotFoundError):
             lab.client.publish("flow", ch, 2)
+
+    def test_a_caller_may_publish_and_then_write_while_somebody_wants_to_close(self, lab: Lab) -> None:
+        """Whatever takes the run's row has passed its gate before, so that a close cannot come in between."""
+        lab.define()
+        run_id = lab.start()
+        with transaction.atomic():
+            lab.client.publish("flow", ch, 1)
+            stopping = in_thread(lab.client.stop_flow, "flow")
+            wait_until_blocked("dexflows_stop")
+            lab.client.set_attribute("flow", LabFlow.note, "written")
+            lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0))
+            lab.client.update_flow_config("flow", FlowConfig(worker_target="other"))
+        result(stopping)
+        assert (messages(run_id), lab.client.get_attribute("flow", LabFlow.note)) == ([1], "written")
+        assert lab.client.describe_flow("flow").status == "CANCELED"
 
 
 class TestLooking:

@@ -20,7 +20,9 @@ from dexflows import (
     graceful_complete,
 )
 from dexflows.channel import ChannelCondition
+from dexflows.engine import sweeps
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
+from dexflows.registry import registry
 from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, sweep, wait_until_blocked
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
@@ -450,6 +452,21 @@ def test_a_second_wait_is_not_ended_by_the_timer_of_the_first(lab: Lab) -> None:
     for key in sweep():
         lab.run(key)
     assert lab.client.wait_for_flow("flow", 0).single_output(str) == "fired"
+
+
+def test_a_due_wait_that_no_code_knows_is_parked_and_goes_on_when_some_does(lab: Lab) -> None:
+    """BRK-11 for a timer."""
+    waiting = Waiting(lab, Wait.until(Timer.by_duration(60)))
+    move_clock(61)
+    (key,) = sweep()
+    with registry.isolated():
+        assert not lab.run(key)
+    assert waiting.state == "WAITING"
+    assert "not known" in step(waiting.run_id, "W-1", "parked_reason")
+    assert sweep() == []
+    assert sweeps.ring_parked(10) == 1
+    lab.run_all()
+    assert waiting.seen == [{"ch": [], "x": [], "fired": True}]
 
 
 class TestSkipping:
