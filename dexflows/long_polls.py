@@ -181,8 +181,8 @@ def _until_happened(awaited: Awaited, limit: TimeLimit, still: str) -> "Looks[Ha
 
 
 def _in_transaction() -> bool:
-    connection = connections[conf().database]
-    return connection.in_atomic_block or not connection.autocommit
+    """Whether this thread's connection, which is open, may have written what only it sees."""
+    return not connections[conf().database].autocommit
 
 
 def _give_connection_back() -> None:

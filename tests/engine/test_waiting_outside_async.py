@@ -120,8 +120,9 @@ def test_a_task_that_is_canceled_while_its_look_runs_is_forgotten_too(lab: Lab) 
         waiting.cancel()
         await asyncio.wait((waiting,), timeout=0.05)
         locked.release()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as canceled:
             await waiting
+        await until(lambda: watcher.waiting == 0, f"somebody waits, whom only {canceled} still knows")
 
     run(use)
     result(locking)
@@ -158,6 +159,24 @@ def test_inside_a_transaction_of_synchronous_code_a_task_sees_what_is_not_commit
         run(use)
         transaction.set_rollback(True)
     assert rows("SELECT FROM dexflows_run") == []
+
+
+def test_a_waiting_task_does_not_close_the_connection_under_a_transaction_of_another(lab: Lab) -> None:
+    lab.define(start=False)
+    lab.start()
+
+    async def use(client: AsyncClient) -> None:
+        waiting = asyncio.ensure_future(client.wait_for_flow("flow", 0.2))
+        await until(lambda: watcher.waiting == 1, "nobody is waiting")
+        atomic = transaction.atomic()
+        await sync_to_async(atomic.__enter__)()
+        await sync_to_async(rows)("INSERT INTO auth_group (name) VALUES ('kept')")
+        with pytest.raises(LongPollTimeoutError):
+            await waiting
+        await sync_to_async(atomic.__exit__)(None, None, None)
+
+    run(use)
+    assert rows("SELECT name FROM auth_group") == [("kept",)]
 
 
 def test_a_loop_that_ends_leaves_nobody_waiting(lab: Lab) -> None:
