@@ -1,8 +1,8 @@
 """Waiting from outside until a run closes, a Step execution ends or an Attribute has a value.
 
-A caller looks a few times by itself, which is all that a short wait needs. Then it gives its connection back and
-leaves the looking to the Watcher. A caller inside a transaction goes on looking by itself, since only its own
-connection sees what it has not committed.
+A caller looks once by itself and leaves the rest to the Watcher; when that takes longer than a moment, it gives its
+connection back meanwhile. A caller inside a transaction goes on looking by itself, since only its own connection sees
+what it has not committed.
 
 What waits is written once, as a generator that yields where it has to wait (`Looks`). `blocking` and `awaiting` drive
 it: the one stops the calling thread, the other only its task.
@@ -51,9 +51,9 @@ Looks: TypeAlias = Generator[tuple[Future[Any], float | None], None, R]
 """Yields what may end a pause early, and the longest pause in seconds (None: no limit); returns the result."""
 
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.25
-"""Seconds between two looks of a caller; each pause is twice the one before."""
-LONGEST_OWN_PAUSE = 0.005
-"""A caller that would pause longer leaves the looking to the Watcher."""
+"""Seconds between two looks of a caller inside a transaction; each pause is twice the one before."""
+SHORT_WAIT = 0.05
+"""Seconds for which a caller keeps its connection, which it needs again when it wakes."""
 MAX_NUMBER = 2**31 - 1
 
 SESSION_IN_USE = """
@@ -167,31 +167,33 @@ def _until_happened(awaited: Awaited, limit: TimeLimit, still: str) -> "Looks[Ha
         if found is not None:
             return found
         left = limit.left(still)
-        if pause > LONGEST_OWN_PAUSE and not _in_transaction():
+        if not _in_transaction():
             break
         yield Future(), min(pause, left)
         pause = min(pause * 2, LAST_PAUSE)
-    give_connection_back()
     with watcher.watch(awaited) as happened:
+        yield happened, min(SHORT_WAIT, left)
         while not happened.done():
             left = limit.left(still)
+            give_connection_back()
             yield happened, None if left == math.inf else left
         return happened.result()
 
 
 def _in_transaction() -> bool:
-    connection = connections[conf().database]
-    return connection.in_atomic_block or not connection.autocommit
+    """Whether this thread's connection, which is open, may have written what only it sees."""
+    return not connections[conf().database].autocommit
 
 
 def give_connection_back() -> None:
     """Close this thread's connection, or return it to its pool, unless its session holds what would end with it."""
-    if connections[conf().database].in_atomic_block:
+    connection = connections[conf().database]
+    if connection.connection is None or _in_transaction():  # tasks share a thread, and so its connection
         return
     with suppress(DatabaseError, InterfaceError):
         if sql.call(conf().database, SESSION_IN_USE, ())[0][0]:
             return
-    connections[conf().database].close()
+    connection.close()
 
 
 def _next_pause(looks: "Looks[R]") -> tuple[tuple[Future[Any], float | None] | None, R | None]:

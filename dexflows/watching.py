@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 Awaited: TypeAlias = str
 """One element of what `sql/happened.sql` takes, as JSON text."""
 
-FIRST_PAUSE, LAST_PAUSE = 0.01, 0.25
+FIRST_PAUSE, LAST_PAUSE = 0.002, 0.25
 """Seconds between two looks at one awaited thing; each pause is twice the one before."""
 PAUSE_AFTER_FAILURE = 0.5
 """Seconds after which the Watcher tries again when the database is away."""
@@ -85,11 +85,11 @@ class _Watch:
     awaited: Awaited
     happened: Future[Happened] = field(default_factory=Future)
     pause: float = FIRST_PAUSE
-    due: float = field(default_factory=time.monotonic)
+    due: float = field(default_factory=lambda: time.monotonic() + FIRST_PAUSE)
 
     def put_off(self) -> None:
-        self.due = time.monotonic() + self.pause
         self.pause = min(self.pause * 2, LAST_PAUSE)
+        self.due = time.monotonic() + self.pause
 
 
 class Watcher:
