@@ -360,47 +360,55 @@ def test_a_short_wait_keeps_its_connection(flow: Lab) -> None:
 def test_a_connection_is_given_back_unless_its_session_holds_something(flow: Lab, use: str, kept: bool) -> None:
     def wait() -> bool:
         rows(use)
-        before = value("SELECT pg_backend_pid()")
+        pid.set_result(value("SELECT pg_backend_pid()"))
         flow.client.wait_for_flow("flow", DEADLINE)
-        same: bool = value("SELECT pg_backend_pid()") == before
+        same: bool = value("SELECT pg_backend_pid()") == pid.result()
         return same
 
-    asked = (
-        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%pg_my_temp_schema%%' AND pid <> pg_backend_pid() "
-        "AND datname = current_database()"
-    )
+    pid: Future[int] = Future()
     waiting = in_thread(wait)
-    wait_until_waiting()
-    wait_until(lambda: value(asked) == 1 if kept else sessions() == 1, "the waiter does not care for its session")
+    looked_at = "SELECT query LIKE '%%pg_my_temp_schema%%' FROM pg_stat_activity WHERE pid = %s"
+    result(pid)
+    wait_until(lambda: rows(looked_at, pid.result()) == ([(True,)] if kept else []), "the session is not cared for")
     flow.client.stop_flow("flow")
     assert result(waiting) is kept
 
 
-def other_session() -> int:
-    """The process of the Watcher's session, once it is the only one beside this."""
-    wait_until(lambda: sessions("idle") == 1, "the Watcher has no session")
-    found: int = value(
+def session_of_the_watcher(*others: int) -> int:
+    """The process of the Watcher's session, once it is the only one beside this and `others`."""
+    statement = (
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
-        "AND backend_type = 'client backend'"
+        "AND backend_type = 'client backend' AND pid <> ALL (%s)"
     )
+    wait_until(lambda: len(rows(statement, list(others))) == 1, "the Watcher has no session")
+    found: int = value(statement, list(others))
     return found
 
 
+def start_wait(client: Client, timeout: float) -> tuple[Future[Any], int]:
+    """Wait for the Flow in a thread; also gives the process of that thread's session."""
+    pid: Future[int] = Future()
+
+    def wait() -> Any:
+        pid.set_result(value("SELECT pg_backend_pid()"))
+        return client.wait_for_flow("flow", timeout)
+
+    return in_thread(wait), result(pid)
+
+
 def test_the_watcher_goes_on_when_its_session_is_ended(flow: Lab) -> None:
-    waiting = in_thread(flow.client.wait_for_flow, "flow", DEADLINE)
-    wait_until_waiting()
-    ended = other_session()
+    waiting, pid = start_wait(flow.client, DEADLINE)
+    ended = session_of_the_watcher(pid)
     rows("SELECT pg_terminate_backend(%s)", ended)
-    assert other_session() != ended
+    assert session_of_the_watcher(pid, ended) != ended
     flow.client.stop_flow("flow")
     assert result(waiting).status == "CANCELED"
 
 
 def test_waiters_outlast_an_outage_and_end_at_their_own_time(flow: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = in_thread(flow.client.wait_for_flow, "flow", 0.3)
-    long = in_thread(flow.client.wait_for_flow, "flow", DEADLINE)
-    wait_until_waiting(2)
-    ended = other_session()
+    short, first = start_wait(flow.client, 0.5)
+    long, second = start_wait(flow.client, DEADLINE)
+    ended = session_of_the_watcher(first, second)
     with monkeypatch.context() as outage:
         outage.setitem(connection.settings_dict, "PORT", "1")
         rows("SELECT pg_terminate_backend(%s)", ended)
@@ -413,8 +421,8 @@ def test_waiters_outlast_an_outage_and_end_at_their_own_time(flow: Lab, monkeypa
 
 def test_a_forked_child_waits_with_a_watcher_of_its_own(flow: Lab) -> None:
     flow.start("child")
-    waiting = in_thread(flow.client.wait_for_flow, "flow", DEADLINE)
-    wait_until_waiting()
+    waiting, pid = start_wait(flow.client, DEADLINE)
+    own = [pid, session_of_the_watcher(pid)]
     connection.close()
     child = os.fork()
     if child == 0:
@@ -426,7 +434,8 @@ def test_a_forked_child_waits_with_a_watcher_of_its_own(flow: Lab) -> None:
             os._exit(0 if ended == "TERMINATED" else 1)
         finally:
             os._exit(2)
-    wait_until(lambda: sessions() == 2, "the child has no Watcher")
+    first = session_of_the_watcher(*own)
+    session_of_the_watcher(*own, first)
     flow.client.stop_flow("child", StopFlowOptions(type=StopType.TERMINATE))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not waiting.done()
