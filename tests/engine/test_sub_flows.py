@@ -10,11 +10,13 @@ from dexflows import (
     RetryPolicy,
     StartFlowOptions,
     StepDecision,
+    StepMovement,
     SubFlow,
     Timer,
     Wait,
     dead_end,
     force_fail,
+    go_to_many,
     graceful_complete,
 )
 from dexflows.engine import closing
@@ -66,7 +68,8 @@ def test_execute_reads_how_each_sub_flow_ended_and_a_failure_is_no_failure_of_th
     def child(context: Context, input: str) -> StepDecision:
         return force_fail("no") if input == "bad" else graceful_complete(input)
 
-    parent = Parent(lab, lambda context: Wait.all_of(SubFlow.run(lab.flow, "good"), SubFlow.run(lab.flow, "bad")), child)
+    both = ("good", "bad")
+    parent = Parent(lab, lambda context: Wait.all_of(*(SubFlow.run(lab.flow, each) for each in both)), child)
     seen = []
 
     def decide(context: Context) -> StepDecision:
@@ -182,3 +185,21 @@ def test_a_canceled_step_waits_no_more_and_its_sub_flow_goes_on(lab: Lab) -> Non
     assert step(run, "Y-1") == "CANCELED"
     assert children() == [("COMPLETED", "on its own")]
     assert (lab.bell.take(), sweep()) == ([], [])
+
+
+def test_a_sub_flow_that_runs_on_has_no_completions_yet(lab: Lab) -> None:
+    def child(context: Context, input: str) -> StepDecision:
+        branches = (StepMovement.of(lab.flow.steps[0], "branch") for _ in range(2))
+        return go_to_many(*branches) if input == "two" else as_output(context, input)
+
+    parent = Parent(lab, lambda context: Wait.any_of(SubFlow.run(lab.flow, "two"), Timer.by_duration(100)), child)
+    run = lab.start(input="parent")
+    lab.run(lab.bell.take()[0])
+    lab.run(lab.bell.take()[0])
+    lab.run(lab.bell.take()[0])
+    assert value("SELECT count(*) FROM dexflows_step_execution WHERE output IS NOT NULL") == 1
+    move_clock(101)
+    for key in sweep():
+        if key.run_id == run:
+            lab.run(key)
+    assert [(each.status, each.completions) for each in parent.read] == [(RunStatus.RUNNING, ())]
