@@ -1,7 +1,7 @@
 """Checking and reading what callers of the client pass. Whatever is wrong raises InvalidRequestError."""
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from dexflows import selectors
@@ -13,6 +13,7 @@ from dexflows.engine import messages
 from dexflows.errors import InvalidRequestError
 from dexflows.registry import FlowDefinition, registry
 
+T = TypeVar("T")
 MAX_ID_LENGTH = 255
 MAX_SUB_FLOW_ID, MAX_SUB_FLOW_BYTES = 1024, 2000
 """Of the Flow ID that a SubFlow has from its parent's; `sql/start_sub_flow.sql` keeps to the same."""
@@ -31,6 +32,13 @@ def check_id(what: str, value: object) -> None:
         raise InvalidRequestError(f"{what} must take at most {MAX_SUB_FLOW_BYTES} bytes, not {value[:80]!r}")
 
 
+def options_of(kind: type[T], options: object) -> T:
+    """The options of a call, None meaning the default ones."""
+    if options is not None and not isinstance(options, kind):
+        raise InvalidRequestError(f"options must be {kind.__name__}, not {options!r}")
+    return kind() if options is None else options
+
+
 def run_id_of(value: str | None) -> UUID | None:
     """A run ID that a caller may have given."""
     try:
@@ -45,14 +53,18 @@ def selector_of(attribute: AttributeDefinition, instance: str | None) -> selecto
         if instance is None:
             raise InvalidRequestError(f"{attribute!r} needs an instance")
         return attribute.load(instance)
+    if not isinstance(attribute, Attribute):
+        raise InvalidRequestError(f"{attribute!r} is no Attribute or AttributeMap")
     if instance is not None:
         raise InvalidRequestError(f"{attribute!r} has no instances")
     return attribute
 
 
 def check_declared(definition: FlowDefinition | None, selected: tuple[selectors.Selector, ...]) -> None:
-    """Refuse Attributes of another Flow."""
+    """Refuse what is no Attribute or map instance, and Attributes of another Flow."""
     for each in selected:
+        if not isinstance(each, Attribute | AttributeMapInstance):
+            raise InvalidRequestError(f"to read are attribute or attribute_map.load(instance), not {each!r}")
         named = each.definition if isinstance(each, AttributeMapInstance) else each
         if definition is not None and definition.attributes.get(named.name) is not named:
             raise InvalidRequestError(f"{named!r} is not in the schema of Flow {definition.flow_type}")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from django.db import transaction
 
 from dexflows import long_polls, selectors, streaming
-from dexflows.arguments import batch_of, check_declared, check_id, run_id_of, selector_of, write_of
+from dexflows.arguments import batch_of, check_declared, check_id, options_of, run_id_of, selector_of, write_of
 from dexflows.attribute import AttributeDefinition
 from dexflows.channel import ChannelDefinition
 from dexflows.conf import conf
@@ -53,7 +53,7 @@ class Client:
         Raises FlowAlreadyStartedError as the ID reuse policy says, ValueMappingError for an input or initial
         Attribute of the wrong type, InvalidRequestError for a bad Flow ID or an option without effect so far.
         """
-        options = options or StartFlowOptions()
+        options = options_of(StartFlowOptions, options)
         payload = starting.start_payload(registry.definition_of(flow), input, options)
         check_id("Flow ID", flow_id)
         if options.request_id is not None:
@@ -85,7 +85,12 @@ class Client:
         codec = rpc_definition.input_codec
         encoded = codec.encode(input, key="input", limit=conf().max_value_bytes) if codec else "null"
         call = rpc.Invocation.of(
-            definition, rpc_definition, flow_id, run_id_of(run_id), encoded, options or RPCInvokeOptions()
+            definition,
+            rpc_definition,
+            flow_id,
+            run_id_of(run_id),
+            encoded,
+            options_of(RPCInvokeOptions, options),
         )
         return rpc_definition.output_codec.decode(rpc.invoke(call))
 
@@ -153,7 +158,7 @@ class Client:
 
     def stop_flow(self, flow_id: str, options: StopFlowOptions | None = None, *, run_id: str | None = None) -> None:
         """Close the running run at once. Raises FlowNotActiveOrNotFoundError when there is none."""
-        options = options or StopFlowOptions()
+        options = options_of(StopFlowOptions, options)
         check_id("Flow ID", flow_id)
         given = run_id_of(run_id)
         rpc.restarting(lambda: closing.stop(flow_id, given, options.type, options.reason))

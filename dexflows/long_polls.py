@@ -24,6 +24,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections
 
 from dexflows import selectors, sql
+from dexflows.arguments import options_of
 from dexflows.attribute import physical_name
 from dexflows.conf import conf
 from dexflows.engine.rpc import restarting
@@ -142,10 +143,7 @@ def check_step(step: object) -> None:
 
 def limit_of(options: object, kind: type[WaitForAttributeOptions] | type[WaitForStepCompletionOptions]) -> TimeLimit:
     """The time limit of a call's options, None meaning the default ones."""
-    options = kind() if options is None else options
-    if not isinstance(options, kind):
-        raise InvalidRequestError(f"options must be {kind.__name__}, not {options!r}")
-    return TimeLimit(options.request_timeout)
+    return TimeLimit(options_of(kind, options).request_timeout)
 
 
 def match_arguments(

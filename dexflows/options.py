@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
+from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from dexflows.attribute import (
@@ -47,6 +48,14 @@ DEFAULT_METHOD_TIMEOUT = 2 * 3600.0
 def _check_queue(name: object) -> None:
     if name is not None and not (type(name) is str and 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable()):
         raise ValueError(f"worker_target must be a str of 1 to {MAX_NAME_LENGTH} printable characters, not {name!r}")
+
+
+def _check_kinds(options: object, kinds: Mapping[str, type | UnionType]) -> None:
+    """Refuse values that are nothing of what these fields hold."""
+    for name, kind in kinds.items():
+        if not isinstance(value := getattr(options, name), kind):
+            called = kind.__name__ if isinstance(kind, type) else kind
+            raise ValueError(f"{name} must be {called}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +104,7 @@ class StepOptions:
 
     def __post_init__(self) -> None:
         _check_queue(self.worker_target)
+        _check_kinds(self, {"wait_for_retry": RetryPolicy, "execute_retry": RetryPolicy, "execute_atomic": bool})
         for name in ("wait_for_method_timeout", "execute_method_timeout", "heartbeat_timeout"):
             if getattr(self, name) is None and name == "heartbeat_timeout":
                 continue
@@ -242,6 +252,7 @@ class StartFlowOptions:
     initial_attributes: tuple[InitialAttribute, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_kinds(self, _START_KINDS)
         object.__setattr__(self, "id_reuse_policy", IdReusePolicy(self.id_reuse_policy))
         object.__setattr__(self, "start_delay", seconds(self.start_delay, "start_delay"))
         if self.timeout is not None:
@@ -260,6 +271,14 @@ class StartFlowOptions:
         instance = "" if isinstance(attribute, Attribute) else check_instance(attribute.name, rest[0])
         added = InitialAttribute(definition=attribute, instance=instance, value=rest[-1])
         return replace(self, initial_attributes=(*self.initial_attributes, added))
+
+
+_START_KINDS = {
+    "timeout_handler_options": StepOptions | None,
+    "retry_policy": RetryPolicy | None,
+    "config_override": FlowConfig,
+    "ignore_already_started": bool,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

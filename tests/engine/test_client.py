@@ -21,6 +21,7 @@ from dexflows.errors import (
 )
 from dexflows.options import StopFlowOptions
 from dexflows.states import RunStatus, StopType
+from dexflows.targets import AttributeMatch
 from tests.engine.kit import DEADLINE, Lab, Pause, in_thread, result, rows, steps, value, wait_until_blocked
 from tests.engine.test_step_locks import Holding
 from tests.flows_lab import LabFlow, LabStep
@@ -280,3 +281,25 @@ def test_other_calls_of_the_async_client_go_on_while_one_waits(lab: Lab) -> None
         return status
 
     assert async_to_sync(use)() is RunStatus.CANCELED
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lab: lab.client.start_flow(lab.flow, "other", "", StopFlowOptions()),
+        lambda lab: lab.client.stop_flow("flow", "CANCEL"),
+        lambda lab: lab.client.invoke_rpc(lab.flow.bump, "flow", options={}),
+        lambda lab: lab.client.get_attribute("flow", "c"),
+        lambda lab: lab.client.get_attributes("flow", "c"),
+        lambda lab: lab.client.get_attributes("flow", LabFlow.ch),
+        lambda lab: lab.client.get_attributes("flow", LabFlow.m),
+        lambda lab: lab.client.wait_for_attribute_match("flow", LabFlow.ch, AttributeMatch.equal_to(1)),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_and_change_nothing(lab: Lab, call: Any) -> None:
+    lab.define()
+    lab.start()
+    with pytest.raises(InvalidRequestError):
+        call(lab)
+    assert rows("SELECT flow_id, status FROM dexflows_run") == [("flow", "RUNNING")]
+    assert lab.client.get_attribute("flow", LabFlow.c) == 0

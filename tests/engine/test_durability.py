@@ -122,3 +122,16 @@ def test_a_commit_that_also_claims_is_as_durable_as_the_more_durable_of_both(
     lab.start()
     lab.run_all()
     assert settings("COMPLETED")[0] == setting
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(("durability", "setting"), [(None, "on"), (SYNC, "on"), (ASYNC, "off")])
+def test_beginning_to_wait_is_as_durable_as_the_methods_it_may_serve(
+    lab: Lab, durability: StepDurability | None, setting: str
+) -> None:
+    timer = Wait.until(Timer.by_duration(100))
+    both = {"wait_for_durability": durability, "execute_durability": durability}
+    lab.define(WaitingLabStep("Y", wait=lambda context, input: timer, **both))
+    lab.start()
+    lab.run_all()
+    assert settings("WAITING", "wait_for") == [setting]

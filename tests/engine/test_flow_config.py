@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 
-from dexflows import FlowConfig, RetryPolicy, StartFlowOptions, StepMovement, dead_end, force_fail, go_to
+from dexflows import FlowConfig, IdReusePolicy, RetryPolicy, StartFlowOptions, StepMovement, dead_end, force_fail, go_to
 from dexflows.client import Client
 from dexflows.engine.keys import StepKey
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
@@ -188,3 +188,13 @@ def test_calls_create_steps_in_the_queue_that_the_run_has(lab: Lab) -> None:
     lab.start()
     lab.client.update_flow_config("flow", SLOW)
     assert [key.queue for key in lab.create(leaf, StepMovement.of(leaf, ""))] == ["slow", "slow"]
+
+
+def test_the_settings_of_an_earlier_run_are_not_changed_nor_those_of_the_latest_in_its_stead(lab: Lab) -> None:
+    lab.define(start=False)
+    first = lab.start()
+    lab.client.stop_flow("flow")
+    lab.start(options=StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_IF_NOT_RUNNING))
+    with pytest.raises(FlowNotActiveOrNotFoundError, match=f"its run {first} is CANCELED"):
+        lab.client.update_flow_config("flow", SLOW, run_id=str(first))
+    assert rows("SELECT DISTINCT queue FROM dexflows_run") == [("dexflows",)]

@@ -17,6 +17,8 @@ from dexflows import (
     RetryPolicy,
     StepDecision,
     StopFlowOptions,
+    Timer,
+    Wait,
     dead_end,
     force_complete,
     go_to,
@@ -350,3 +352,30 @@ def test_a_settlement_has_no_deadline_once_the_handler_has_ended(lab: Lab) -> No
     assert len(deadlines) == 3
     assert deadlines[0] <= deadlines[1] < time.monotonic() + 5
     assert deadlines[2] == float("inf")
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [None, Wait.until(Timer.by_duration(0)), Wait.until(LabFlow.ch.for_one())],
+    ids=["skipped", "holds at once", "holds later"],
+)
+def test_no_attempt_of_execute_reads_a_heartbeat_of_wait_for(lab: Lab, wait: Wait | None) -> None:
+    seen = []
+
+    def beat(context: Any, input: str) -> Any:
+        context.heartbeat("of wait_for")
+        return wait
+
+    def work(context: Any, input: str) -> Any:
+        seen.append((context.attempt, context.get_last_heartbeat(str)))
+        if context.attempt == 1:
+            raise RuntimeError("boom")
+        return dead_end()
+
+    lab.define(WaitingLabStep("Y", work, beat, execute_retry=AT_ONCE))
+    run = lab.start()
+    lab.run_all()
+    lab.client.publish("flow", LabFlow.ch, 1)
+    lab.run_all()
+    run_again(lab, run)
+    assert seen == [(1, None), (2, None)]

@@ -167,3 +167,11 @@ def test_an_attempt_whose_stored_policy_cannot_be_read_is_ended_with_its_neighbo
     rows("UPDATE dexflows_step_execution SET options = %s, lease_until = '2000-01-01' WHERE number = 1", stored)
     assert rescue.rescue_expired(10) == 2
     assert steps(run) == {"Y-1": "BACKOFF", "Y-2": "BACKOFF"}
+
+
+def test_an_attempt_whose_lease_was_renewed_after_the_look_goes_on(lab: Lab) -> None:
+    lab.define(LabStep("Y"))
+    run = lab.start()
+    token = claim(lab, run, "Y-1")
+    assert not lab.rescue(run, "Y-1")
+    assert (step(run, "Y-1"), step(run, "Y-1", "token")) == ("RUNNING", token)

@@ -130,3 +130,17 @@ def test_no_duration_is_longer_than_timers_can_hold() -> None:
         StepOptions(execute_method_timeout=1e10)
     with pytest.raises(ValueError, match="at most a century"):
         RetryPolicy(maximum_interval=1e300)
+
+
+@pytest.mark.parametrize("name", ["wait_for_retry", "execute_retry", "execute_atomic"])
+def test_a_step_option_of_another_kind_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be (RetryPolicy|bool), not 3"):
+        StepOptions(**{name: 3})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["timeout_handler_options", "retry_policy", "config_override", "ignore_already_started"]
+)
+def test_a_start_option_of_another_kind_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be .+, not 3"):
+        StartFlowOptions(**{name: 3})  # type: ignore[arg-type]
