@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.worker]
 FLOWS = 500
 AT_ONCE = 4
 STEPS = 3
+MEDIAN_TIME = """
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM closed_at - started_at)) FROM dexflows_run
+"""
 STARTED_TOO_LATE = """
 SELECT r.flow_id FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id) WHERE s.started_at > r.closed_at
 """
@@ -48,8 +51,7 @@ def median_time(story: Story) -> float:
         name = f"before-{number}"
         Client().start_flow(chain_flow, name, STEPS)
         Client().wait_for_flow(name, 20)
-    statement = "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM closed_at - started_at)) FROM dexflows_run"
-    return float(query(statement)[0][0])
+    return float(query(MEDIAN_TIME)[0][0])
 
 
 def cancel(number_and_pause: tuple[int, float]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -37,7 +38,7 @@ def test_the_last_is_as_quick_as_the_first(story: Story, start_workers: Callable
     send_all()
     start_workers()
     starts = assert_taken(story)
-    takes = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    takes = [after - before for before, after in pairwise(starts)]
     first, last = median(takes[50:550]), median(takes[4450:4950])
     print(f"the first 500: {starts[550] - starts[50]:.2f} s, the last 500: {starts[4950] - starts[4450]:.2f} s")
     print(f"one message takes {first * 1000:.2f} ms at the beginning and {last * 1000:.2f} ms at the end")
