@@ -72,7 +72,8 @@ def start_workers(story: Story, broker: Broker) -> Iterator[Callable[..., list[S
     started: list[StoryWorker] = []
 
     def start(number: int = 2, **options: Any) -> list[StoryWorker]:
-        workers = [StoryWorker(settings=SETTINGS, modules=MODULES, **options) for _ in range(number)]
+        own = SETTINGS | options.pop("settings", {})
+        workers = [StoryWorker(settings=own, modules=MODULES, **options) for _ in range(number)]
         started.extend(workers)
         for worker in workers:
             worker.start()
