@@ -1,6 +1,7 @@
 -- Decides a wait: the first choice whose conditions all hold takes its messages, and what the wait came to is returned,
 -- to be stored in the same transaction; NULL while no choice holds. The caller holds the run's row FOR NO KEY UPDATE,
--- so that messages of a run are published, taken and deleted by one transaction at a time.
+-- so that messages of a run are published, taken and deleted by one transaction at a time. The oldest are taken as all
+-- up to a number: a join with them would read the whole queue, whatever the planner thinks of a table that grows fast.
 -- p_wait: {conditions: [{due} | {channel: [name, instance], min, max} | {sub_flow}], choices: [[index, ...], ...]}.
 CREATE OR REPLACE FUNCTION dexflows_evaluate(
     p_run uuid, p_type text, p_number int, p_wait jsonb, p_now timestamptz
@@ -38,11 +39,11 @@ BEGIN
     FOR v IN SELECT * FROM dexflows_wanted(v_conditions, v_choice) LOOP
         WITH taken AS (
             DELETE FROM dexflows_channel_message m
-            USING (
-                SELECT q.seq FROM dexflows_channel_message q
-                WHERE q.run_id = p_run AND q.name = v.name AND q.instance = v.instance ORDER BY q.seq LIMIT v.most
-            ) AS oldest
-            WHERE m.run_id = p_run AND m.name = v.name AND m.instance = v.instance AND m.seq = oldest.seq
+            WHERE m.run_id = p_run AND m.name = v.name AND m.instance = v.instance AND m.seq <= (
+                SELECT max(oldest.seq) FROM (
+                    SELECT q.seq FROM dexflows_channel_message q
+                    WHERE q.run_id = p_run AND q.name = v.name AND q.instance = v.instance ORDER BY q.seq LIMIT v.most
+                ) AS oldest)
             RETURNING m.seq, m.value
         )
         SELECT coalesce(jsonb_agg(value ORDER BY seq), '[]') INTO v_taken FROM taken;

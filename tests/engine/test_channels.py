@@ -32,7 +32,7 @@ from dexflows.errors import (
     WorkerInvocationError,
 )
 from dexflows.registry import registry
-from tests.engine.kit import Lab, Pause, in_thread, messages, result, rows, step, steps, wait_until_blocked
+from tests.engine.kit import Lab, Pause, in_thread, messages, result, rows, step, steps, value, wait_until_blocked
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
 ch, cm, anything = LabFlow.ch, LabFlow.cm, LabFlow.anything
@@ -486,3 +486,21 @@ def test_an_rpc_may_publish_and_start_steps_that_take_it(lab: Lab) -> None:
     lab.client.invoke_rpc(lab.flow.call, "flow")
     lab.run_all()
     assert lab.client.wait_for_flow("flow", 0).single_output(list[int]) == [1]
+
+
+TUPLES_READ = """
+SELECT coalesce(sum(idx_tup_fetch + seq_tup_read), 0)::int FROM pg_stat_xact_user_tables
+WHERE relname = 'dexflows_channel_message'
+"""
+
+
+def test_taking_one_message_reads_no_more_of_a_long_queue(lab: Lab) -> None:
+    lab.define(WaitingLabStep("S", returns_what_it_took, lambda context, input: Wait.until(ch.for_one())))
+    lab.start()
+    lab.client.publish("flow", ch, *range(300))
+    with transaction.atomic():
+        before = value(TUPLES_READ)
+        lab.run_all()
+        read = value(TUPLES_READ) - before
+    assert lab.client.wait_for_flow("flow", 0).single_output(list[int]) == [0]
+    assert read < 10

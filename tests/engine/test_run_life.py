@@ -3,17 +3,18 @@
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from dexflows import RetryPolicy, StartFlowOptions, graceful_complete
 from dexflows.client import Client
-from dexflows.engine import sweeps
+from dexflows.engine import claims, sweeps
 from dexflows.engine.leases import InlineWorker
 from dexflows.errors import FlowNotActiveOrNotFoundError
 from dexflows.models import Run
 from dexflows.options import StopFlowOptions
 from dexflows.states import RunStatus, StopType
 from dexflows.why import ReasonCode, why
-from tests.engine.kit import Lab, make_due, rows, step, steps, value
+from tests.engine.kit import Lab, in_thread, make_due, result, rows, step, steps, value, wait_until_blocked
 from tests.flows_lab import LabStep
 
 
@@ -113,3 +114,19 @@ def test_a_stop_is_final_whatever_the_run_was_doing(lab: Lab, stop_type: StopTyp
     assert not lab.run(lab.key(run, "Y-1"))
     with pytest.raises(FlowNotActiveOrNotFoundError):
         Client().stop_flow("flow")
+
+
+def test_a_run_closes_no_earlier_than_a_step_that_was_claimed_while_it_was_stopped(lab: Lab) -> None:
+    lab.define(LabStep("Y"))
+    lab.start()
+    with transaction.atomic():
+        rows("SELECT FROM dexflows_step_execution FOR UPDATE")
+        stopping = in_thread(lab.client.stop_flow, "flow")
+        wait_until_blocked("dexflows_stop")
+        assert claims.claim(lab.bell.take()[0], lab.worker)
+    result(stopping)
+    statement = """
+        SELECT s.state, s.started_at <= s.closed_at, s.closed_at <= r.closed_at
+        FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id)
+    """
+    assert rows(statement) == [("CANCELED", True, True)]

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, TypeVar
 
 import psutil
 import pytest
 import redis
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
 
 from tests.stories.conftest import Story, StoryWorker
 
 SETTINGS = {"LEASE_SECONDS": 5.0, "HEARTBEAT_SECONDS": 1.0, "SWEEP_SECONDS": 1.0}
 MODULES = ("tests.faults.flows",)
+NOTHING_LEFT = """
+SELECT (SELECT count(*) FROM dexflows_lock_hold), (SELECT count(*) FROM dexflows_lock_wait),
+    (SELECT count(*) FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id)
+        WHERE r.status <> 'RUNNING' AND s.closed_at IS NULL)
+"""
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Broker:
@@ -61,7 +72,8 @@ def start_workers(story: Story, broker: Broker) -> Iterator[Callable[..., list[S
     started: list[StoryWorker] = []
 
     def start(number: int = 2, **options: Any) -> list[StoryWorker]:
-        workers = [StoryWorker(settings=SETTINGS, modules=MODULES, **options) for _ in range(number)]
+        own = SETTINGS | options.pop("settings", {})
+        workers = [StoryWorker(settings=own, modules=MODULES, **options) for _ in range(number)]
         started.extend(workers)
         for worker in workers:
             worker.start()
@@ -72,6 +84,31 @@ def start_workers(story: Story, broker: Broker) -> Iterator[Callable[..., list[S
     yield start
     for worker in started:
         worker.kill_group()
+
+
+def in_threads(function: Callable[[T], U], arguments: Sequence[T], threads: int) -> list[U]:
+    """What a function returns for each argument, called in threads with connections of their own."""
+
+    def work(share: Sequence[T]) -> list[U]:
+        try:
+            return [function(each) for each in share]
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(threads) as pool:
+        shares = list(pool.map(work, [arguments[part::threads] for part in range(threads)]))
+    return [each for share in shares for each in share]
+
+
+def pause_until(moment: float) -> None:
+    """Wait until `time.time` has come to a moment."""
+    if (left := moment - time.time()) > 0:
+        Event().wait(left)
+
+
+def assert_nothing_left() -> None:
+    """No lock, no waiter, and no open Step of a closed run."""
+    assert query(NOTHING_LEFT) == [(0, 0, 0)]
 
 
 def memory_of(workers: list[StoryWorker]) -> int:

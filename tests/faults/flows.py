@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,6 +14,8 @@ from dexflows import (
     Context,
     Flow,
     PersistenceSchema,
+    RetryPolicy,
+    RPCResult,
     Step,
     StepDecision,
     StepList,
@@ -22,10 +25,13 @@ from dexflows import (
     go_to,
     graceful_complete,
     register,
+    rpc,
 )
 
 wake = Channel("wake", int)
 numbers = Channel("numbers", int)
+count = Attribute("count", int, default=0)
+RETRY_INTERVAL = 20.0
 last_of_sender = Attribute("last-of-sender", dict[str, int], default={})
 
 
@@ -120,13 +126,64 @@ class NextStep(Step[int]):
 
 
 class ChainFlow(Flow[int]):
-    """A chain of so many Steps."""
+    """A chain of so many Steps, with an RPC that counts."""
 
     def get_steps(self) -> StepList[int]:
         return StepList.start_step(NextStep())
+
+    def get_persistence_schema(self) -> PersistenceSchema:
+        return PersistenceSchema.of(count)
+
+    @rpc(lock_attributes=(count.lock(),))
+    def bump(self, context: Context) -> RPCResult[int]:
+        """Add 1."""
+        number = (count.get(context) or 0) + 1
+        count.set(context, number)
+        return RPCResult(number)
+
+
+class SlowStep(Step[int]):
+    """Adds 1 after a moment, so many times."""
+
+    def execute(self, context: Context, input: int) -> StepDecision:
+        number = (count.get(context) or 0) + 1
+        time.sleep(0.1)
+        count.set(context, number)
+        return go_to(SlowStep, input - 1) if input > 1 else graceful_complete(number)
+
+
+class SlowFlow(Flow[int]):
+    """Counts slowly."""
+
+    def get_steps(self) -> StepList[int]:
+        return StepList.start_step(SlowStep())
+
+    def get_persistence_schema(self) -> PersistenceSchema:
+        return PersistenceSchema.of(count)
+
+
+class FailOnceStep(Step[None]):
+    """Fails once."""
+
+    def execute(self, context: Context, input: None) -> StepDecision:
+        if context.attempt == 1:
+            raise RuntimeError("a service is away")
+        return graceful_complete("done")
+
+    def get_step_options(self) -> StepOptions:
+        return StepOptions(execute_retry=RetryPolicy(initial_interval=RETRY_INTERVAL))
+
+
+class FailOnceFlow(Flow[None]):
+    """Fails once."""
+
+    def get_steps(self) -> StepList[None]:
+        return StepList.start_step(FailOnceStep())
 
 
 sleep_flow = register(SleepFlow())
 race_flow = register(RaceFlow())
 take_flow = register(TakeFlow())
 chain_flow = register(ChainFlow())
+slow_flow = register(SlowFlow())
+fail_once_flow = register(FailOnceFlow())

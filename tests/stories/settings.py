@@ -4,7 +4,7 @@ import json
 import os
 
 from config.settings import *  # noqa: F403
-from config.settings import DATABASE
+from config.settings import CELERY_BROKER_TRANSPORT_OPTIONS, DATABASE
 
 DEXFLOWS = {
     "LEASE_SECONDS": 3.0,
@@ -16,3 +16,5 @@ DEXFLOWS = {
 if pool := os.environ.get("TEST_POOL"):
     DATABASE["CONN_MAX_AGE"] = 0
     DATABASE["OPTIONS"]["pool"] = json.loads(pool)
+if visibility := os.environ.get("TEST_VISIBILITY_TIMEOUT"):
+    CELERY_BROKER_TRANSPORT_OPTIONS["visibility_timeout"] = float(visibility)

@@ -1,0 +1,105 @@
+"""Many Flows that close, fail or run at the same time."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from statistics import quantiles
+from threading import Event
+
+import pytest
+
+from dexflows.client import Client
+from dexflows.errors import FlowNotActiveOrNotFoundError, RpcLockConflictError
+from tests.faults.conftest import assert_nothing_left, in_threads, query
+from tests.faults.flows import RETRY_INTERVAL, chain_flow, count, fail_once_flow, slow_flow
+from tests.stories.conftest import Story, StoryWorker
+
+pytestmark = [pytest.mark.faults, pytest.mark.worker]
+
+CLOSING = 300
+FAILING = 2_000
+RESTARTED = 500
+RUNNING = "SELECT count(*) FROM dexflows_run WHERE status = 'RUNNING'"
+DELAYS = """
+SELECT extract(epoch FROM due_at - started_at)::float8 FROM dexflows_step_execution WHERE state = 'BACKOFF'
+"""
+
+
+def test_an_rpc_that_was_answered_is_in_the_closed_flow(
+    story: Story, start_workers: Callable[..., list[StoryWorker]]
+) -> None:
+    start_workers()
+    answered = dict(in_threads(call_until_closed, range(CLOSING), 8))
+    print(f"{sum(answered.values())} RPCs were answered")
+    assert query("SELECT status, count(*) FROM dexflows_run GROUP BY 1") == [("COMPLETED", CLOSING)]
+    found = {name: Client().get_attribute(name, count) for name in answered}
+    assert found == answered
+    assert sum(answered.values()) > CLOSING
+    assert_nothing_left()
+
+
+def call_until_closed(number: int) -> tuple[str, int]:
+    """Call an RPC of a Flow until it is closed; returns the Flow ID and how many calls were answered."""
+    name, client, answered = f"closing-{number}", Client(), 0
+    client.start_flow(chain_flow, name, 20)
+    while True:
+        try:
+            client.invoke_rpc(chain_flow.bump, name)
+            answered += 1
+        except RpcLockConflictError:
+            continue
+        except FlowNotActiveOrNotFoundError:
+            return name, answered
+
+
+def test_those_that_failed_together_do_not_retry_together(
+    story: Story, start_workers: Callable[..., list[StoryWorker]]
+) -> None:
+    in_threads(lambda number: Client().start_flow(fail_once_flow, f"failing-{number}"), range(FAILING), 4)
+    start_workers()
+    delays: list[float] = []
+
+    def all_have_failed() -> bool:
+        delays[:] = [delay for (delay,) in query(DELAYS)] if len(delays) < FAILING // 2 else delays
+        return query("SELECT min(attempt) FROM dexflows_step_execution") == [(1,)]
+
+    story.until(all_have_failed, 120)
+    connections = query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[0][0]
+    story.until(lambda: query(RUNNING) == [(0,)], 120)
+    twenty = quantiles(delays, n=20)
+    print(f"{len(delays)} delays, 90 % of them from {twenty[0]:.1f} to {twenty[-1]:.1f} s; {connections} connections")
+    assert len(delays) >= FAILING // 2
+    assert twenty[-1] - twenty[0] > 0.2 * RETRY_INTERVAL
+    assert max(delays) <= RETRY_INTERVAL + 0.5
+    assert connections < 30
+    assert query("SELECT state, attempt, count(*) FROM dexflows_step_execution GROUP BY 1, 2") == [
+        ("COMPLETED", 2, FAILING)
+    ]
+
+
+def test_rolling_restarts_lose_and_repeat_nothing(
+    story: Story, start_workers: Callable[..., list[StoryWorker]]
+) -> None:
+    settings = {"SHUTDOWN_GRACE_SECONDS": 8}
+    workers = start_workers(2, settings=settings)
+    in_threads(lambda number: Client().start_flow(slow_flow, f"slow-{number}", 3), range(RESTARTED), 2)
+    pause, ends = Event(), []
+    while query(RUNNING) != [(0,)] and len(ends) < 40:
+        pause.wait(5)
+        leaving = workers.pop(0)
+        leaving.signal(signal.SIGTERM)
+        workers += start_workers(1, settings=settings)
+        ends.append(leaving.wait(20))
+    print(f"{len(ends)} restarts")
+    assert set(ends) == {0}
+    story.until(lambda: query(RUNNING) == [(0,)], 60)
+    assert query("SELECT value, count(*) FROM dexflows_attribute WHERE name = 'count' GROUP BY 1") in (
+        [(3, RESTARTED)],
+        [("3", RESTARTED)],
+    )
+    attempts = Counter(dict(query("SELECT attempt, count(*) FROM dexflows_step_execution GROUP BY 1")))
+    print(f"Step executions by attempts: {dict(attempts)}")
+    assert attempts == {1: 3 * RESTARTED}, "no Step was cut off or waited for a lease to end"
+    assert_nothing_left()
