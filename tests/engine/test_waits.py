@@ -10,6 +10,7 @@ import pytest
 from dexflows import (
     ConditionCombination,
     Context,
+    RPCResult,
     StepExecutionId,
     StepMovement,
     Timer,
@@ -432,6 +433,38 @@ def test_a_canceled_wait_takes_no_message_and_its_timer_is_gone(lab: Lab) -> Non
     assert (waiting.seen, messages(waiting.run_id)) == ([], [1])
 
 
+@pytest.mark.parametrize("how", ["decision", "siblings", "rpc"])
+def test_who_is_canceled_takes_no_message_that_the_same_commit_publishes(lab: Lab, how: str) -> None:
+    waiter = WaitingLabStep("W", None, lambda c, i: Wait.until(ch.for_one()))
+    heir = WaitingLabStep("Heir", lambda c, i: graceful_complete(ch.results(c)), lambda c, i: Wait.until(ch.for_one()))
+
+    def hand_over(context: Context, input: str) -> Any:
+        ch.publish(context, 1)
+        decision = go_to(heir, "")
+        return (
+            decision.with_canceling_steps(waiter)
+            if how == "decision"
+            else decision.with_canceling_sibling_steps(waiter)
+        )
+
+    def call(context: Context) -> RPCResult[str]:
+        ch.publish(context, 1)
+        return RPCResult("handed over", next_steps=(StepMovement.of(heir, ""),), canceling_steps=(waiter,))
+
+    giver = LabStep("Giver", hand_over)
+    lab.define(waiter, heir, giver)
+    run_id = lab.start()
+    lab.run_all()
+    if how == "rpc":
+        lab.flow.on_call = call
+        lab.client.invoke_rpc(lab.flow.call, "flow")
+    else:
+        lab.run(lab.create(giver)[0])
+    lab.run_all()
+    assert (step(run_id, "W-1"), step(run_id, "Heir-1")) == ("CANCELED", "COMPLETED")
+    assert lab.client.wait_for_flow("flow", 0).single_output(list[int]) == [1]
+
+
 def test_a_second_wait_is_not_ended_by_the_timer_of_the_first(lab: Lab) -> None:
     """FLW-05: a wait of a second that a message ends, then one of an hour."""
 
@@ -521,6 +554,38 @@ class TestSkipping:
         Waiting(lab, Wait.any_of(ch.for_one(), Timer.by_duration(DAY, condition_id="deadline")))
         with pytest.raises(InvalidRequestError, match="its timers: 1 deadline"):
             lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0))
+
+    @pytest.mark.parametrize(
+        ("named", "timer"),
+        [
+            (StepExecutionId("W", 2**31), TimerId.by_condition_index(0)),
+            (StepExecutionId("W\x00"), TimerId.by_condition_index(0)),
+            (StepExecutionId("W\ud800"), TimerId.by_condition_index(0)),
+            (StepExecutionId("W" * 256), TimerId.by_condition_index(0)),
+            ("W-1", TimerId.by_condition_index(0)),
+            (StepExecutionId("W"), 0),
+        ],
+    )
+    def test_what_can_name_no_timer_is_refused(self, lab: Lab, named: Any, timer: Any) -> None:
+        lab.define(start=False)
+        lab.start()
+        with pytest.raises(InvalidRequestError, match=r"named by|can be no"):
+            lab.client.skip_timer("flow", named, timer)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {},
+            {"index": 0, "condition_id": "t"},
+            {"index": -1},
+            {"index": 1_000},
+            {"index": True},
+            *({"condition_id": each} for each in ("", "x" * 256, "x\x00", "x\ud800", 5)),
+        ],
+    )
+    def test_a_timer_id_names_one_timer_that_there_can_be(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="condition"):
+            TimerId(**arguments)
 
     def test_a_closed_or_missing_run_is_refused(self, lab: Lab) -> None:
         Waiting(lab, Wait.until(ch.for_one()))
