@@ -10,9 +10,11 @@ from dexflows import (
     Context,
     Flow,
     FlowConfig,
+    IdReusePolicy,
     PersistenceSchema,
     RPCInvokeOptions,
     RPCResult,
+    StartFlowOptions,
     StepExecutionId,
     StepMovement,
     TimerId,
@@ -174,6 +176,21 @@ class TestPublishing:
         for flow_id in ("flow", "nowhere"):
             with pytest.raises(FlowNotActiveOrNotFoundError):
                 lab.client.publish(flow_id, ch, 1)
+
+    def test_a_run_id_names_the_run_that_is_meant(self, lab: Lab) -> None:
+        lab.define()
+        old = lab.start()
+        lab.client.stop_flow("flow")
+        new = lab.start(options=StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_IF_PREVIOUS_FAILED))
+        first_timer = (StepExecutionId("W"), TimerId.by_condition_index(0))
+        with pytest.raises(FlowNotActiveOrNotFoundError, match="CANCELED"):
+            lab.client.publish("flow", ch, 1, run_id=str(old))
+        with pytest.raises(FlowNotActiveOrNotFoundError, match="CANCELED"):
+            lab.client.skip_timer("flow", *first_timer, run_id=str(old))
+        lab.client.publish("flow", ch, 2, run_id=str(new))
+        lab.client.publish("flow", ch, 3)
+        lab.client.skip_timer("flow", *first_timer, run_id=str(new))
+        assert (messages(old), messages(new)) == ([], [2, 3])
 
     def test_an_accepted_message_is_in_the_run_when_it_closes(self, lab: Lab) -> None:
         """FLW-04: the close waits for the publisher, a publisher that comes later finds the run closed."""
@@ -347,6 +364,22 @@ class TestDeleting:
         rows("UPDATE dexflows_step_execution SET state = 'QUEUED'")
         lab.run(key)
         assert lab.client.wait_for_flow("flow", 0).single_output(int) == 1
+
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_neither_a_wait_nor_an_atomic_step_keeps_anything_when_the_message_is_gone(
+        self, lab: Lab, atomic: bool
+    ) -> None:
+        def delete(context: Context, input: str) -> Any:
+            LabFlow.note.set(context, "written")
+            ch.delete_message(context, "1")
+            return dead_end() if atomic else Wait.until(ch.for_one())
+
+        lab.define(LabStep("S", delete, execute_atomic=True) if atomic else WaitingLabStep("S", None, delete))
+        run_id = lab.start()
+        lab.run_all()
+        assert step(run_id, "S-1") == "BACKOFF"
+        assert step(run_id, "S-1", "failure ->> 'error_type'") == "ChannelMessageNotFoundError"
+        assert lab.client.get_attribute("flow", LabFlow.note) is None
 
 
 class TestCompletingIfEmpty:

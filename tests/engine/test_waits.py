@@ -145,13 +145,17 @@ def test_all_of_takes_nothing_until_all_hold(lab: Lab) -> None:
     assert messages(waiting.run_id, "cm", "y") == ["another instance"]
 
 
-def test_two_conditions_on_one_channel_need_the_sum(lab: Lab) -> None:
-    waiting = Waiting(lab, Wait.all_of(ch.for_one(), ch.for_n(2)))
+@pytest.mark.parametrize(
+    ("second", "taken"),
+    [(ch.for_n(2), [1, 2, 3]), (ch.at_least(2), [1, 2, 3, 4, 5]), (ch.for_range(2, 3), [1, 2, 3, 4])],
+)
+def test_two_conditions_on_one_channel_need_the_sum(lab: Lab, second: ChannelCondition, taken: list[int]) -> None:
+    waiting = Waiting(lab, Wait.all_of(ch.for_one(), second))
     waiting.publish(1, 2)
     assert (waiting.state, messages(waiting.run_id)) == ("WAITING", [1, 2])
-    waiting.publish(3, 4)
-    assert waiting.seen == [{"ch": [1, 2, 3], "x": [], "fired": False}]
-    assert messages(waiting.run_id) == [4]
+    waiting.publish(3, 4, 5)
+    assert waiting.seen == [{"ch": taken, "x": [], "fired": False}]
+    assert messages(waiting.run_id) == [1, 2, 3, 4, 5][len(taken) :]
 
 
 @pytest.mark.parametrize(
@@ -431,6 +435,21 @@ def test_a_canceled_wait_takes_no_message_and_its_timer_is_gone(lab: Lab) -> Non
     assert sweep() == []
     waiting.publish(1)
     assert (waiting.seen, messages(waiting.run_id)) == ([], [1])
+
+
+def test_an_instance_of_a_map_is_a_queue_of_its_own(lab: Lab) -> None:
+    waiter = WaitingLabStep("W", lambda c, i: graceful_complete(cm.results(c, "x")), lambda c, i: wait)
+    wait = Wait.until(cm.for_one("x"))
+    lab.define(waiter, start=False)
+    run_id = lab.start()
+    lab.client.publish("flow", cm, "y", "of y")
+    lab.run(lab.create(waiter)[0])
+    lab.client.publish("flow", cm, "y", "of y, too")
+    assert (step(run_id, "W-1"), lab.bell.names()) == ("WAITING", [])
+    lab.client.publish("flow", cm, "x", "of x")
+    lab.run_all()
+    assert lab.client.wait_for_flow("flow", 0).single_output(list[str]) == ["of x"]
+    assert messages(run_id, "cm", "y") == ["of y", "of y, too"]
 
 
 @pytest.mark.parametrize("how", ["decision", "siblings", "rpc"])
