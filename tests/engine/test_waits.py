@@ -357,6 +357,28 @@ def test_each_message_goes_to_exactly_one_waiter_in_the_order_they_began_to_wait
     assert messages(run_id) == []
 
 
+def test_a_waiter_that_needs_more_does_not_hold_up_those_behind_it(lab: Lab) -> None:
+    seen: list[Any] = []
+    patient, modest = (
+        WaitingLabStep(
+            name,
+            lambda c, i: (seen.append((c.step_execution_id, ch.results(c))), dead_end())[1],
+            lambda c, i: Wait.until(ch.for_n(int(i))),
+        )
+        for name in ("Patient", "Modest")
+    )
+    lab.define(patient, modest, start=False)
+    lab.start()
+    for key in lab.create(StepMovement.of(patient, "3"), StepMovement.of(modest, "1"), StepMovement.of(modest, "1")):
+        lab.run(key)
+    lab.client.publish("flow", ch, 1, 2)
+    lab.run_all()
+    assert sorted(seen) == [("Modest-1", [1]), ("Modest-2", [2])]
+    lab.client.publish("flow", ch, 3, 4, 5)
+    lab.run_all()
+    assert seen[-1] == ("Patient-1", [3, 4, 5])
+
+
 def test_two_publishers_and_a_waiter_at_one_moment_lose_nothing(lab: Lab) -> None:
     """The publisher commits while the waiter's settlement waits for the run's row."""
     waiter = WaitingLabStep("W", lambda c, i: graceful_complete(ch.results(c)), lambda c, i: Wait.until(ch.for_n(2)))
