@@ -1,5 +1,6 @@
 """Channels and ChannelMaps: publishing from everywhere, looking, deleting, and closing when they are empty."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -205,19 +206,31 @@ class TestPublishing:
         with pytest.raises(FlowNotActiveOrNotFoundError):
             lab.client.publish("flow", ch, 2)
 
-    def test_a_caller_may_publish_and_then_write_while_somebody_wants_to_close(self, lab: Lab) -> None:
+    @pytest.mark.parametrize(
+        "first",
+        [
+            lambda lab: lab.client.publish("flow", ch, 1),
+            lambda lab: lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0)),
+            lambda lab: lab.client.update_flow_config("flow", FlowConfig(worker_target="other")),
+        ],
+    )
+    def test_a_caller_may_go_on_writing_while_somebody_wants_to_close(
+        self, lab: Lab, first: Callable[[Lab], object]
+    ) -> None:
         """Whatever takes the run's row has passed its gate before, so that a close cannot come in between."""
         lab.define()
         run_id = lab.start()
         with transaction.atomic():
-            lab.client.publish("flow", ch, 1)
+            first(lab)
             stopping = in_thread(lab.client.stop_flow, "flow")
             wait_until_blocked("dexflows_stop")
+            rows("SET LOCAL lock_timeout = '100ms'")
             lab.client.set_attribute("flow", LabFlow.note, "written")
+            lab.client.publish("flow", ch, 2)
             lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0))
             lab.client.update_flow_config("flow", FlowConfig(worker_target="other"))
         result(stopping)
-        assert (messages(run_id), lab.client.get_attribute("flow", LabFlow.note)) == ([1], "written")
+        assert (messages(run_id)[-1:], lab.client.get_attribute("flow", LabFlow.note)) == ([2], "written")
         assert lab.client.describe_flow("flow").status == "CANCELED"
 
 
@@ -440,6 +453,16 @@ class TestCompletingIfEmpty:
         for key in lab.create(drain):
             lab.run(key)
         assert lab.client.describe_flow("flow").status == "COMPLETED"
+
+    def test_what_the_step_itself_publishes_elsewhere_does_not_count(self, lab: Lab) -> None:
+        def before(context: Context) -> None:
+            anything.publish(context, 1)
+            cm.publish(context, "y", "of y")
+
+        drain = self.drain(lab, ch, cm.load("x"), before=before)
+        lab.start()
+        lab.run(lab.create(drain)[0])
+        assert lab.client.wait_for_flow("flow", 0).single_output(str) == "drained"
 
     def test_what_the_step_itself_publishes_keeps_the_run_open_though_a_waiter_took_it(self, lab: Lab) -> None:
         waiter = WaitingLabStep("W", lambda c, i: dead_end(), lambda c, i: Wait.until(ch.for_one()))

@@ -24,7 +24,7 @@ from dexflows.channel import ChannelCondition
 from dexflows.engine import sweeps
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
 from dexflows.registry import registry
-from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, sweep, wait_until_blocked
+from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, steps, sweep, wait_until_blocked
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
 ch, cm, anything = LabFlow.ch, LabFlow.cm, LabFlow.anything
@@ -580,9 +580,14 @@ class TestSkipping:
         assert rows("SELECT * FROM dexflows_timer_skip") == []
 
     def test_a_remembered_skip_is_of_that_execution_only(self, lab: Lab) -> None:
-        waiting = Waiting(lab, Wait.until(Timer.by_duration(DAY)))
+        wait = Wait.until(Timer.by_duration(DAY))
+        first, other = (WaitingLabStep(name, None, lambda c, i: wait) for name in ("W", "V"))
+        lab.define(first, other, start=False)
+        run_id = lab.start()
         lab.client.skip_timer("flow", StepExecutionId("W", 2), TimerId.by_condition_index(0))
-        assert waiting.state == "WAITING"
+        for key in lab.create(first, first, other):
+            lab.run(key)
+        assert steps(run_id) == {"W-1": "WAITING", "W-2": "COMPLETED", "V-1": "WAITING"}
 
     def test_a_skip_after_the_wait_does_nothing(self, lab: Lab) -> None:
         waiting = Waiting(lab, Wait.any_of(ch.for_one(), Timer.by_duration(DAY)))
