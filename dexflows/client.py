@@ -182,6 +182,11 @@ class Client:
         InvalidRequestError when the wait has no such Timer.
         """
         check_id("Flow ID", flow_id)
+        long_polls.check_step(step_execution_id)
+        if not isinstance(timer_id, TimerId):
+            raise InvalidRequestError(
+                f"a Timer is named by TimerId.by_condition_index or by_condition_id, not {timer_id!r}"
+            )
         given = run_id_of(run_id)
         rpc.restarting(lambda: messages.skip_timer(flow_id, given, step_execution_id, timer_id))
 

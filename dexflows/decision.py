@@ -71,6 +71,13 @@ class StepDecision:
     canceling_steps: tuple[StepRef, ...] = ()
     canceling_sibling_steps: tuple[StepRef, ...] = ()
 
+    def __post_init__(self) -> None:
+        if type(self.reason) is not str:
+            raise TypeError(f"the reason of force_fail is a text, not {self.reason!r}")
+        for each in self.movements:
+            if not isinstance(each, StepMovement):
+                raise TypeError(f"a next Step is named by StepMovement.of(step, input), not {each!r}")
+
     def with_canceling_steps(self, *steps: StepRef) -> StepDecision:
         """Also cancel every current execution of these Step types, but not the decision's own next Steps."""
         return replace(self, canceling_steps=self.canceling_steps + steps)

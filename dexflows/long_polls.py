@@ -25,7 +25,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from dexflows import selectors, sql
 from dexflows.arguments import options_of
-from dexflows.attribute import physical_name
+from dexflows.attribute import MAX_NAME_LENGTH, physical_name
 from dexflows.conf import conf
 from dexflows.engine.rpc import restarting
 from dexflows.errors import (
@@ -137,7 +137,8 @@ def check_step(step: object) -> None:
     """Refuse what can name no Step execution."""
     if not isinstance(step, StepExecutionId):
         raise InvalidRequestError(f"a Step execution is named by StepExecutionId(step_type, number), not {step!r}")
-    if not step.step_type.isprintable() or step.number > MAX_NUMBER:
+    name = step.step_type
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable() or step.number > MAX_NUMBER:
         raise InvalidRequestError(f"there can be no Step execution {str(step)[:80]!r}")
 
 

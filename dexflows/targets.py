@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dexflows.retry import seconds
+from dexflows.wait import MAX_CONDITIONS, checked_condition_id
 
 __all__ = [
     "AttributeMatch",
@@ -40,18 +41,22 @@ class TimerId:
     index: int | None = None
     condition_id: str | None = None
 
+    def __post_init__(self) -> None:
+        if (self.index is None) == (self.condition_id is None):
+            raise ValueError("a TimerId is a condition index or a condition_id; use one of its named constructors")
+        if self.condition_id is not None:
+            checked_condition_id(self.condition_id)
+        elif type(self.index) is not int or not 0 <= self.index < MAX_CONDITIONS:
+            raise ValueError(f"a condition index is a whole number from 0 to {MAX_CONDITIONS - 1}, not {self.index!r}")
+
     @classmethod
     def by_condition_index(cls, index: int) -> TimerId:
         """The Timer that is condition number `index` of its wait, counted from 0."""
-        if type(index) is not int or index < 0:
-            raise ValueError(f"a condition index is a whole number, 0 or more, not {index!r}")
         return cls(index=index)
 
     @classmethod
     def by_condition_id(cls, condition_id: str) -> TimerId:
         """The Timer with this `condition_id`."""
-        if type(condition_id) is not str or not condition_id:
-            raise ValueError(f"a condition_id is a text, not {condition_id!r}")
         return cls(condition_id=condition_id)
 
 

@@ -68,9 +68,7 @@ class Wait:
                 raise TypeError(f"a condition is a Timer, a condition of a Channel or a SubFlow, not {each!r}")
             if each.condition_id is None:
                 continue
-            name = each.condition_id
-            if type(name) is not str or not 1 <= len(name) <= MAX_CONDITION_ID or not name.isprintable():
-                raise ValueError(f"a condition_id is 1 to {MAX_CONDITION_ID} printable characters, not {name!r}")
+            name = checked_condition_id(each.condition_id)
             if name in known:
                 raise ValueError(f"two conditions have the condition_id {name!r}")
             known.add(name)
@@ -102,6 +100,11 @@ class Wait:
     def any_combination_of(cls, *combinations: ConditionCombination) -> Wait:
         """Wait until all conditions of one combination hold; the first such combination wins."""
         _refuse_none(combinations)
+        for one in combinations:
+            if not isinstance(one, ConditionCombination) or not all(
+                isinstance(each, _ORDER) for each in one.conditions
+            ):
+                raise TypeError(f"a combination is ConditionCombination.of(condition, ...), not {one!r}")
         conditions: dict[str, Condition] = {}
         for each in (condition for combination in combinations for condition in combination.conditions):
             if each.condition_id is None:
@@ -113,6 +116,13 @@ class Wait:
         if not all(choices):
             raise ValueError("a combination needs at least one condition")
         return cls(conditions=tuple(conditions.values()), choices=tuple(choices))
+
+
+def checked_condition_id(name: object) -> str:
+    """The `condition_id` if it may be one, else ValueError."""
+    if type(name) is not str or not 1 <= len(name) <= MAX_CONDITION_ID or not name.isprintable():
+        raise ValueError(f"a condition_id is 1 to {MAX_CONDITION_ID} printable characters, not {name!r}")
+    return name
 
 
 def _refuse_none(given: Iterable[object]) -> None:

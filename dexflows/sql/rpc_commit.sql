@@ -18,11 +18,12 @@ BEGIN
         PERFORM FROM dexflows_run WHERE run_id = p_run FOR NO KEY UPDATE;
     END IF;
     v_now := dexflows_now();
-    IF p_effects IS NOT NULL THEN
-        v_rings := dexflows_apply_effects(p_run, NULL, p_effects, v_now);
-    END IF;
+    -- Before anything is published: what is canceled takes no message.
     IF p_cancel IS NOT NULL THEN
         v_rings := v_rings || dexflows_cancel_steps(p_run, p_cancel, NULL, v_now);
+    END IF;
+    IF p_effects IS NOT NULL THEN
+        v_rings := v_rings || dexflows_apply_effects(p_run, NULL, p_effects, v_now);
     END IF;
     IF p_movements IS NOT NULL THEN
         v_rings := v_rings || dexflows_create_steps(p_run, p_flow_type, p_movements, NULL, v_now);

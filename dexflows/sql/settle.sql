@@ -78,8 +78,16 @@ BEGIN
         RETURN;
     END IF;
     landed := true;
+    IF p_more IS NOT NULL THEN -- before anything is published: what is canceled takes no message
+        IF p_more ? 'cancel' THEN
+            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel', NULL, at);
+        END IF;
+        IF p_more ? 'cancel_siblings' THEN
+            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel_siblings', coalesce(v_from, ''), at);
+        END IF;
+    END IF;
     IF p_effects IS NOT NULL THEN
-        v_rings := dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
+        v_rings := v_rings || dexflows_apply_effects(p_run, p_type || '-' || p_number, p_effects, at);
     END IF;
     IF p_close ? 'unless' THEN
         IF dexflows_has_messages(p_run, p_close -> 'unless', p_effects -> 'published') THEN
@@ -101,12 +109,6 @@ BEGIN
         END IF;
         IF p_more ? 'release' THEN
             v_rings := v_rings || dexflows_release_locks(p_run, p_type, p_number, p_token);
-        END IF;
-        IF p_more ? 'cancel' THEN
-            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel', NULL, at);
-        END IF;
-        IF p_more ? 'cancel_siblings' THEN
-            v_rings := v_rings || dexflows_cancel_steps(p_run, p_more -> 'cancel_siblings', coalesce(v_from, ''), at);
         END IF;
     END IF;
     IF p_movements IS NOT NULL AND p_run_on IS NULL THEN

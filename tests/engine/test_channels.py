@@ -1,5 +1,6 @@
 """Channels and ChannelMaps: publishing from everywhere, looking, deleting, and closing when they are empty."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from dexflows import (
     Context,
     Flow,
     FlowConfig,
+    IdReusePolicy,
     PersistenceSchema,
     RPCInvokeOptions,
     RPCResult,
+    StartFlowOptions,
     StepExecutionId,
     StepMovement,
     TimerId,
@@ -175,6 +178,21 @@ class TestPublishing:
             with pytest.raises(FlowNotActiveOrNotFoundError):
                 lab.client.publish(flow_id, ch, 1)
 
+    def test_a_run_id_names_the_run_that_is_meant(self, lab: Lab) -> None:
+        lab.define()
+        old = lab.start()
+        lab.client.stop_flow("flow")
+        new = lab.start(options=StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_IF_PREVIOUS_FAILED))
+        first_timer = (StepExecutionId("W"), TimerId.by_condition_index(0))
+        with pytest.raises(FlowNotActiveOrNotFoundError, match="CANCELED"):
+            lab.client.publish("flow", ch, 1, run_id=str(old))
+        with pytest.raises(FlowNotActiveOrNotFoundError, match="CANCELED"):
+            lab.client.skip_timer("flow", *first_timer, run_id=str(old))
+        lab.client.publish("flow", ch, 2, run_id=str(new))
+        lab.client.publish("flow", ch, 3)
+        lab.client.skip_timer("flow", *first_timer, run_id=str(new))
+        assert (messages(old), messages(new)) == ([], [2, 3])
+
     def test_an_accepted_message_is_in_the_run_when_it_closes(self, lab: Lab) -> None:
         """FLW-04: the close waits for the publisher, a publisher that comes later finds the run closed."""
         lab.define()
@@ -188,19 +206,31 @@ class TestPublishing:
         with pytest.raises(FlowNotActiveOrNotFoundError):
             lab.client.publish("flow", ch, 2)
 
-    def test_a_caller_may_publish_and_then_write_while_somebody_wants_to_close(self, lab: Lab) -> None:
+    @pytest.mark.parametrize(
+        "first",
+        [
+            lambda lab: lab.client.publish("flow", ch, 1),
+            lambda lab: lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0)),
+            lambda lab: lab.client.update_flow_config("flow", FlowConfig(worker_target="other")),
+        ],
+    )
+    def test_a_caller_may_go_on_writing_while_somebody_wants_to_close(
+        self, lab: Lab, first: Callable[[Lab], object]
+    ) -> None:
         """Whatever takes the run's row has passed its gate before, so that a close cannot come in between."""
         lab.define()
         run_id = lab.start()
         with transaction.atomic():
-            lab.client.publish("flow", ch, 1)
+            first(lab)
             stopping = in_thread(lab.client.stop_flow, "flow")
             wait_until_blocked("dexflows_stop")
+            rows("SET LOCAL lock_timeout = '100ms'")
             lab.client.set_attribute("flow", LabFlow.note, "written")
+            lab.client.publish("flow", ch, 2)
             lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0))
             lab.client.update_flow_config("flow", FlowConfig(worker_target="other"))
         result(stopping)
-        assert (messages(run_id), lab.client.get_attribute("flow", LabFlow.note)) == ([1], "written")
+        assert (messages(run_id)[-1:], lab.client.get_attribute("flow", LabFlow.note)) == ([2], "written")
         assert lab.client.describe_flow("flow").status == "CANCELED"
 
 
@@ -348,6 +378,22 @@ class TestDeleting:
         lab.run(key)
         assert lab.client.wait_for_flow("flow", 0).single_output(int) == 1
 
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_neither_a_wait_nor_an_atomic_step_keeps_anything_when_the_message_is_gone(
+        self, lab: Lab, atomic: bool
+    ) -> None:
+        def delete(context: Context, input: str) -> Any:
+            LabFlow.note.set(context, "written")
+            ch.delete_message(context, "1")
+            return dead_end() if atomic else Wait.until(ch.for_one())
+
+        lab.define(LabStep("S", delete, execute_atomic=True) if atomic else WaitingLabStep("S", None, delete))
+        run_id = lab.start()
+        lab.run_all()
+        assert step(run_id, "S-1") == "BACKOFF"
+        assert step(run_id, "S-1", "failure ->> 'error_type'") == "ChannelMessageNotFoundError"
+        assert lab.client.get_attribute("flow", LabFlow.note) is None
+
 
 class TestCompletingIfEmpty:
     """force_complete_if_channels_empty."""
@@ -407,6 +453,16 @@ class TestCompletingIfEmpty:
         for key in lab.create(drain):
             lab.run(key)
         assert lab.client.describe_flow("flow").status == "COMPLETED"
+
+    def test_what_the_step_itself_publishes_elsewhere_does_not_count(self, lab: Lab) -> None:
+        def before(context: Context) -> None:
+            anything.publish(context, 1)
+            cm.publish(context, "y", "of y")
+
+        drain = self.drain(lab, ch, cm.load("x"), before=before)
+        lab.start()
+        lab.run(lab.create(drain)[0])
+        assert lab.client.wait_for_flow("flow", 0).single_output(str) == "drained"
 
     def test_what_the_step_itself_publishes_keeps_the_run_open_though_a_waiter_took_it(self, lab: Lab) -> None:
         waiter = WaitingLabStep("W", lambda c, i: dead_end(), lambda c, i: Wait.until(ch.for_one()))

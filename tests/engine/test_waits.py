@@ -10,6 +10,7 @@ import pytest
 from dexflows import (
     ConditionCombination,
     Context,
+    RPCResult,
     StepExecutionId,
     StepMovement,
     Timer,
@@ -23,7 +24,7 @@ from dexflows.channel import ChannelCondition
 from dexflows.engine import sweeps
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
 from dexflows.registry import registry
-from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, sweep, wait_until_blocked
+from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, steps, sweep, wait_until_blocked
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
 ch, cm, anything = LabFlow.ch, LabFlow.cm, LabFlow.anything
@@ -144,13 +145,17 @@ def test_all_of_takes_nothing_until_all_hold(lab: Lab) -> None:
     assert messages(waiting.run_id, "cm", "y") == ["another instance"]
 
 
-def test_two_conditions_on_one_channel_need_the_sum(lab: Lab) -> None:
-    waiting = Waiting(lab, Wait.all_of(ch.for_one(), ch.for_n(2)))
+@pytest.mark.parametrize(
+    ("second", "taken"),
+    [(ch.for_n(2), [1, 2, 3]), (ch.at_least(2), [1, 2, 3, 4, 5]), (ch.for_range(2, 3), [1, 2, 3, 4])],
+)
+def test_two_conditions_on_one_channel_need_the_sum(lab: Lab, second: ChannelCondition, taken: list[int]) -> None:
+    waiting = Waiting(lab, Wait.all_of(ch.for_one(), second))
     waiting.publish(1, 2)
     assert (waiting.state, messages(waiting.run_id)) == ("WAITING", [1, 2])
-    waiting.publish(3, 4)
-    assert waiting.seen == [{"ch": [1, 2, 3], "x": [], "fired": False}]
-    assert messages(waiting.run_id) == [4]
+    waiting.publish(3, 4, 5)
+    assert waiting.seen == [{"ch": taken, "x": [], "fired": False}]
+    assert messages(waiting.run_id) == [1, 2, 3, 4, 5][len(taken) :]
 
 
 @pytest.mark.parametrize(
@@ -352,6 +357,28 @@ def test_each_message_goes_to_exactly_one_waiter_in_the_order_they_began_to_wait
     assert messages(run_id) == []
 
 
+def test_a_waiter_that_needs_more_does_not_hold_up_those_behind_it(lab: Lab) -> None:
+    seen: list[Any] = []
+    patient, modest = (
+        WaitingLabStep(
+            name,
+            lambda c, i: (seen.append((c.step_execution_id, ch.results(c))), dead_end())[1],
+            lambda c, i: Wait.until(ch.for_n(int(i))),
+        )
+        for name in ("Patient", "Modest")
+    )
+    lab.define(patient, modest, start=False)
+    lab.start()
+    for key in lab.create(StepMovement.of(patient, "3"), StepMovement.of(modest, "1"), StepMovement.of(modest, "1")):
+        lab.run(key)
+    lab.client.publish("flow", ch, 1, 2)
+    lab.run_all()
+    assert sorted(seen) == [("Modest-1", [1]), ("Modest-2", [2])]
+    lab.client.publish("flow", ch, 3, 4, 5)
+    lab.run_all()
+    assert seen[-1] == ("Patient-1", [3, 4, 5])
+
+
 def test_two_publishers_and_a_waiter_at_one_moment_lose_nothing(lab: Lab) -> None:
     """The publisher commits while the waiter's settlement waits for the run's row."""
     waiter = WaitingLabStep("W", lambda c, i: graceful_complete(ch.results(c)), lambda c, i: Wait.until(ch.for_n(2)))
@@ -432,6 +459,53 @@ def test_a_canceled_wait_takes_no_message_and_its_timer_is_gone(lab: Lab) -> Non
     assert (waiting.seen, messages(waiting.run_id)) == ([], [1])
 
 
+def test_an_instance_of_a_map_is_a_queue_of_its_own(lab: Lab) -> None:
+    waiter = WaitingLabStep("W", lambda c, i: graceful_complete(cm.results(c, "x")), lambda c, i: wait)
+    wait = Wait.until(cm.for_one("x"))
+    lab.define(waiter, start=False)
+    run_id = lab.start()
+    lab.client.publish("flow", cm, "y", "of y")
+    lab.run(lab.create(waiter)[0])
+    lab.client.publish("flow", cm, "y", "of y, too")
+    assert (step(run_id, "W-1"), lab.bell.names()) == ("WAITING", [])
+    lab.client.publish("flow", cm, "x", "of x")
+    lab.run_all()
+    assert lab.client.wait_for_flow("flow", 0).single_output(list[str]) == ["of x"]
+    assert messages(run_id, "cm", "y") == ["of y", "of y, too"]
+
+
+@pytest.mark.parametrize("how", ["decision", "siblings", "rpc"])
+def test_who_is_canceled_takes_no_message_that_the_same_commit_publishes(lab: Lab, how: str) -> None:
+    waiter = WaitingLabStep("W", None, lambda c, i: Wait.until(ch.for_one()))
+    heir = WaitingLabStep("Heir", lambda c, i: graceful_complete(ch.results(c)), lambda c, i: Wait.until(ch.for_one()))
+
+    def hand_over(context: Context, input: str) -> Any:
+        ch.publish(context, 1)
+        decision = go_to(heir, "")
+        return (
+            decision.with_canceling_steps(waiter)
+            if how == "decision"
+            else decision.with_canceling_sibling_steps(waiter)
+        )
+
+    def call(context: Context) -> RPCResult[str]:
+        ch.publish(context, 1)
+        return RPCResult("handed over", next_steps=(StepMovement.of(heir, ""),), canceling_steps=(waiter,))
+
+    giver = LabStep("Giver", hand_over)
+    lab.define(waiter, heir, giver)
+    run_id = lab.start()
+    lab.run_all()
+    if how == "rpc":
+        lab.flow.on_call = call
+        lab.client.invoke_rpc(lab.flow.call, "flow")
+    else:
+        lab.run(lab.create(giver)[0])
+    lab.run_all()
+    assert (step(run_id, "W-1"), step(run_id, "Heir-1")) == ("CANCELED", "COMPLETED")
+    assert lab.client.wait_for_flow("flow", 0).single_output(list[int]) == [1]
+
+
 def test_a_second_wait_is_not_ended_by_the_timer_of_the_first(lab: Lab) -> None:
     """FLW-05: a wait of a second that a message ends, then one of an hour."""
 
@@ -506,9 +580,14 @@ class TestSkipping:
         assert rows("SELECT * FROM dexflows_timer_skip") == []
 
     def test_a_remembered_skip_is_of_that_execution_only(self, lab: Lab) -> None:
-        waiting = Waiting(lab, Wait.until(Timer.by_duration(DAY)))
+        wait = Wait.until(Timer.by_duration(DAY))
+        first, other = (WaitingLabStep(name, None, lambda c, i: wait) for name in ("W", "V"))
+        lab.define(first, other, start=False)
+        run_id = lab.start()
         lab.client.skip_timer("flow", StepExecutionId("W", 2), TimerId.by_condition_index(0))
-        assert waiting.state == "WAITING"
+        for key in lab.create(first, first, other):
+            lab.run(key)
+        assert steps(run_id) == {"W-1": "WAITING", "W-2": "COMPLETED", "V-1": "WAITING"}
 
     def test_a_skip_after_the_wait_does_nothing(self, lab: Lab) -> None:
         waiting = Waiting(lab, Wait.any_of(ch.for_one(), Timer.by_duration(DAY)))
@@ -521,6 +600,38 @@ class TestSkipping:
         Waiting(lab, Wait.any_of(ch.for_one(), Timer.by_duration(DAY, condition_id="deadline")))
         with pytest.raises(InvalidRequestError, match="its timers: 1 deadline"):
             lab.client.skip_timer("flow", StepExecutionId("W"), TimerId.by_condition_index(0))
+
+    @pytest.mark.parametrize(
+        ("named", "timer"),
+        [
+            (StepExecutionId("W", 2**31), TimerId.by_condition_index(0)),
+            (StepExecutionId("W\x00"), TimerId.by_condition_index(0)),
+            (StepExecutionId("W\ud800"), TimerId.by_condition_index(0)),
+            (StepExecutionId("W" * 256), TimerId.by_condition_index(0)),
+            ("W-1", TimerId.by_condition_index(0)),
+            (StepExecutionId("W"), 0),
+        ],
+    )
+    def test_what_can_name_no_timer_is_refused(self, lab: Lab, named: Any, timer: Any) -> None:
+        lab.define(start=False)
+        lab.start()
+        with pytest.raises(InvalidRequestError, match=r"named by|can be no"):
+            lab.client.skip_timer("flow", named, timer)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {},
+            {"index": 0, "condition_id": "t"},
+            {"index": -1},
+            {"index": 1_000},
+            {"index": True},
+            *({"condition_id": each} for each in ("", "x" * 256, "x\x00", "x\ud800", 5)),
+        ],
+    )
+    def test_a_timer_id_names_one_timer_that_there_can_be(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="condition"):
+            TimerId(**arguments)
 
     def test_a_closed_or_missing_run_is_refused(self, lab: Lab) -> None:
         Waiting(lab, Wait.until(ch.for_one()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dexflows import (
@@ -38,6 +40,19 @@ def test_each_function_makes_its_kind_of_decision() -> None:
         go_to_many()
     with pytest.raises(ValueError, match="at least one Channel"):
         force_complete_if_channels_empty(1, StepMovement.of(Work))
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda: go_to_many(Work),  # type: ignore[arg-type]
+        lambda: force_complete_if_channels_empty(1, Channel("a", int), Channel("b", int)),  # type: ignore[arg-type]
+        lambda: force_fail(RuntimeError("no")),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_movement_or_reason_is_refused_where_it_is_said(decide: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"named by StepMovement|is a text"):
+        decide()
 
 
 def test_cancellations_add_up_and_leave_the_first_decision_alone() -> None:
