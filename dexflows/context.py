@@ -65,6 +65,7 @@ class Context:
         from_step_execution_id: str | None = None,
         attempt: int = 1,
         first_attempt_at: datetime | None = None,
+        attempt_started_at: datetime | None = None,
         recovery_error: RecoveryError | None = None,
         step_locals: Mapping[str, str] | None = None,
         is_cancellation_requested: Callable[[], bool] = _never_canceled,
@@ -86,10 +87,21 @@ class Context:
         self.recovery_error = recovery_error
         self.events: list[tuple[str, str]] = []
         self.local_writes: dict[str, str] = {}
+        self._attempt_started_at = attempt_started_at
         self._locals = step_locals if step_locals is not None else {}
         self._is_cancellation_requested = is_cancellation_requested
         self._heartbeat = heartbeat
         self._last_heartbeat = last_heartbeat
+
+    @property
+    def attempt_started_at(self) -> datetime:
+        """When this attempt of a Step began, by the clock that Timers go by and tests move; the "now" of a handler.
+
+        Raises InvalidRequestError in an RPC.
+        """
+        if self._attempt_started_at is None:
+            raise InvalidRequestError("only a Step's handler has attempts")
+        return self._attempt_started_at
 
     def wait_for_method_failed(self) -> bool:
         """Whether `wait_for` failed for good and the Step went on to `execute` all the same."""

@@ -115,7 +115,7 @@ class WorkerProcess:
         command = [sys.executable, "-m", "celery", "-A", "config", "worker", "--loglevel=INFO"]
         command += ["-Q", self.queue, "-c", str(self.concurrency), "-P", self.pool]
         command += ["-n", f"{uuid.uuid4().hex[:8]}@%h", "--without-gossip", "--without-mingle"]
-        return [*command, *(f"--include={module}" for module in self.modules)]
+        return [*command, f"--include={','.join(self.modules)}"] if self.modules else command
 
     def environment(self) -> dict[str, str]:
         """The environment of the worker, for other processes that are to work beside it."""

@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypedDict
 
@@ -155,6 +156,7 @@ def _context(claim: Claim, heart: Heart) -> Context:
         from_step_execution_id=claim.from_step,
         attempt=claim.attempt,
         first_attempt_at=claim.first_attempt_at,
+        attempt_started_at=claim.first_attempt_at + timedelta(seconds=claim.elapsed),
         recovery_error=claim.recovery,
         step_locals={key: bytes(value).decode() for key, value in stored.items()},
         is_cancellation_requested=heart.is_stopped,

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from dexflows import Attribute, RetryPolicy, dead_end, graceful_complete, retry_after
+from dexflows import Attribute, RetryPolicy, WorkerInvocationError, dead_end, graceful_complete, retry_after
 from dexflows.attribute import AttributeMap
 from tests.engine.kit import Lab, end_lease, in_thread, make_due, result, rows, step, steps, value
 from tests.flows_lab import AsyncLabStep, LabFlow, LabStep, WaitingLabStep
@@ -291,3 +291,27 @@ def test_the_context_tells_who_and_where_the_handler_is(lab: Lab) -> None:
     assert isinstance(context.first_attempt_at, datetime)
     assert context.first_attempt_at.tzinfo is not None
     assert value("SELECT count(*) FROM dexflows_step_execution") == 1
+
+
+def test_an_attempt_knows_by_the_clock_of_timers_when_it_began(lab: Lab) -> None:
+    began: list[datetime] = []
+
+    def fail(context: Any, input: str) -> Any:
+        began.append(context.attempt_started_at)
+        raise retry_after(60)
+
+    lab.define(LabStep("Y", fail))
+    run = lab.start()
+    lab.run_all()
+    rows("UPDATE dexflows_step_execution SET first_attempt_at = first_attempt_at - interval '61 s'")
+    lab.run(make_due(run)[0])
+    assert timedelta() <= began[1] - began[0] < timedelta(seconds=30)
+    assert timedelta() <= value("SELECT dexflows_now()") - began[1] < timedelta(seconds=30)
+
+
+def test_an_rpc_has_no_attempts(lab: Lab) -> None:
+    flow = lab.define()
+    lab.start()
+    flow.on_call = lambda context: context.attempt_started_at
+    with pytest.raises(WorkerInvocationError, match="only a Step's handler has attempts"):
+        lab.client.invoke_rpc(flow.call, "flow")
