@@ -24,7 +24,20 @@ from dexflows.channel import ChannelCondition
 from dexflows.engine import sweeps
 from dexflows.errors import FlowNotActiveOrNotFoundError, InvalidRequestError
 from dexflows.registry import registry
-from tests.engine.kit import Lab, in_thread, messages, move_clock, result, rows, step, steps, sweep, wait_until_blocked
+from tests.engine.kit import (
+    Lab,
+    Pause,
+    end_lease,
+    in_thread,
+    messages,
+    move_clock,
+    result,
+    rows,
+    step,
+    steps,
+    sweep,
+    wait_until_blocked,
+)
 from tests.flows_lab import LabFlow, LabStep, WaitingLabStep
 
 ch, cm, anything = LabFlow.ch, LabFlow.cm, LabFlow.anything
@@ -504,6 +517,29 @@ def test_who_is_canceled_takes_no_message_that_the_same_commit_publishes(lab: La
     lab.run_all()
     assert (step(run_id, "W-1"), step(run_id, "Heir-1")) == ("CANCELED", "COMPLETED")
     assert lab.client.wait_for_flow("flow", 0).single_output(list[int]) == [1]
+
+
+@pytest.mark.parametrize("state", ["CANCELED", "BACKOFF"])
+def test_a_wait_for_that_is_not_current_any_more_begins_no_wait(lab: Lab, state: str) -> None:
+    standing = Pause()
+
+    def wait_for(context: Context, input: str) -> Wait:
+        standing.here()
+        ch.publish(context, 1)
+        return Wait.until(Timer.by_duration(0))
+
+    waiter = WaitingLabStep("W", None, wait_for)
+    lab.define(waiter)
+    run_id = lab.start()
+    running = in_thread(lab.run_all)
+    with standing.reached():
+        if state == "CANCELED":
+            lab.cancel_all(waiter)
+        else:
+            end_lease(run_id, "W-1")
+            assert lab.rescue(run_id, "W-1")
+    result(running)
+    assert (step(run_id, "W-1"), step(run_id, "W-1", "wait"), messages(run_id)) == (state, None, [])
 
 
 def test_a_second_wait_is_not_ended_by_the_timer_of_the_first(lab: Lab) -> None:

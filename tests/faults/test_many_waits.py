@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from random import Random
 from threading import Event
 
 import pytest
-from django.db import connections
 
 from dexflows.client import Client
 from tests.faults.conftest import Broker, memory_of, query
@@ -18,9 +17,9 @@ from tests.stories.conftest import Story, StoryWorker
 
 pytestmark = [pytest.mark.faults, pytest.mark.worker]
 
-FLOWS = 10_000
+FLOWS = int(os.environ.get("WAITING_FLOWS", "10000"))
 LONGEST = 60.0
-STARTS_PER_SECOND = 150
+STARTS_PER_SECOND, EVENTS_PER_SECOND = 120, 80
 LATE = """
 SELECT extract(epoch FROM s.started_at - (s.wait #>> '{conditions,1,due}')::timestamptz)
 FROM dexflows_step_execution s JOIN dexflows_run r USING (run_id)
@@ -59,40 +58,31 @@ def warm_up(story: Story) -> None:
 
 
 def start_all() -> list[str]:
-    """Start all at an even pace; every second one has a timer, all timers end in the minute after the last start."""
-    random, client, pause = Random(7), Client(), Event()
-    begun, names = time.monotonic(), []
-    takes = FLOWS / STARTS_PER_SECOND
-    for number in range(FLOWS):
-        due_in = begun + number / STARTS_PER_SECOND - time.monotonic()
-        if due_in > 0:
-            pause.wait(due_in)
-        left = max(takes - (time.monotonic() - begun), 0.0)
-        seconds = random.uniform(min(left, LONGEST - 1), LONGEST) if number % 2 else 0.0
-        name = f"sleeper-{number}"
-        client.start_flow(sleep_flow, name, seconds)
-        if not number % 2:
-            names.append(name)
+    """Start those that wait for a message, then those with a timer, at an even pace; returns the former."""
+    random, client = Random(7), Client()
+    names = [f"listener-{number}" for number in range(FLOWS // 2)]
+    for name in paced(names, STARTS_PER_SECOND):
+        client.start_flow(sleep_flow, name, 0.0)
+    for name in paced([f"sleeper-{number}" for number in range(FLOWS // 2)], EVENTS_PER_SECOND):
+        client.start_flow(sleep_flow, name, random.uniform(0.5, LONGEST))
     return names
 
 
+def paced(names: list[str], per_second: float) -> Iterator[str]:
+    """Give the names one by one, so many in a second."""
+    begun, pause = time.monotonic(), Event()
+    for number, name in enumerate(names):
+        due_in = begun + number / per_second - time.monotonic()
+        if due_in > 0:
+            pause.wait(due_in)
+        yield name
+
+
 def publish_all(names: list[str], broker: Broker) -> list[list[int]]:
-    """Publish to those without a timer over half a minute, and look into the broker now and then."""
-    begun, pause, looks = time.monotonic(), Event(), []
-
-    def publish(share: list[str]) -> None:
-        for number, name in enumerate(share):
-            due_in = begun + number * 30 / len(share) - time.monotonic()
-            if due_in > 0:
-                pause.wait(due_in)
-            Client().publish(name, wake, number)
-        connections.close_all()
-
-    with ThreadPoolExecutor(2) as pool:
-        publishing = [pool.submit(publish, names[part::2]) for part in range(2)]
-        while not all(each.done() for each in publishing):
+    """Publish to those without a timer while the timers fire, and look into the broker now and then."""
+    looks, client = [], Client()
+    for number, name in enumerate(paced(names, EVENTS_PER_SECOND)):
+        client.publish(name, wake, number)
+        if not number % 50:
             looks.append(broker.messages())
-            pause.wait(0.5)
-        for each in publishing:
-            each.result()
     return looks
