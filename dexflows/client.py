@@ -193,7 +193,7 @@ class Client:
     def update_flow_config(self, flow_id: str, config: FlowConfig, *, run_id: str | None = None) -> None:
         """Change the settings of the running run that are not None; one round trip.
 
-        With another `worker_target` its open Steps move to that queue too, but those that name a queue of their own.
+        With another `worker_target` its open Steps of the old queue move too; those of another queue stay there.
         Raises FlowNotActiveOrNotFoundError, and InvalidRequestError for a setting without effect so far.
         """
         check_id("Flow ID", flow_id)
