@@ -90,10 +90,10 @@ def test_a_canceled_task_is_not_looked_for_any_more(lab: Lab) -> None:
         waits[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits[0]
-        assert watcher.waiting == 2
+        await until(lambda: watcher.waiting == 2, "the canceled one is still looked for")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(waits[1], 0.01)
-        assert watcher.waiting == 1
+        await until(lambda: watcher.waiting == 1, "the one that ran out of time is still looked for")
         await client.stop_flow("flow")
         assert (await waits[2]).status == "CANCELED"
 
