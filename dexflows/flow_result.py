@@ -47,7 +47,8 @@ class FlowResult:
     def single_output(self, output_type: type[T]) -> T:
         """The output of the one branch that completed. Raises DexflowsError when there is not exactly one."""
         if len(self.completions) != 1:
-            raise DexflowsError(f"the run is {self.status} with {len(self.completions)} completions, not one")
+            why = f" ({self.error_type}: {self.error_message})" if self.error_type else ""
+            raise DexflowsError(f"the run is {self.status}{why} with {len(self.completions)} completions, not one")
         return self.completions[0].decode(output_type)
 
     @classmethod

@@ -63,12 +63,24 @@ def call(claim: Claim, holding: Holding) -> Outcome:
         outcome = handlers.call(claim, holding)
     if statements.savepoint is None:
         return outcome
+    if not isinstance(outcome, Raised) and not _is_broken(connection):
+        outcome = _checked(connection, outcome)
     if not _is_broken(connection):
         transaction.savepoint_commit(statements.savepoint, using=connection.alias)
         return outcome
     connection.needs_rollback = False
     transaction.savepoint_rollback(statements.savepoint, using=connection.alias)
     return outcome if isinstance(outcome, Raised) else _WENT_ON
+
+
+def _checked(connection: BaseDatabaseWrapper, outcome: Outcome) -> Outcome:
+    """The outcome, unless a commit would refuse what the handler wrote: some constraints are checked only then."""
+    try:
+        connection.check_constraints()
+    except DatabaseError as error:
+        connection.needs_rollback = True
+        return Raised.by(error)
+    return outcome
 
 
 class _Statements:

@@ -64,18 +64,23 @@ def call(claim: Claim, holding: Holding) -> Outcome:
     """Run the handler of a claimed attempt to its end. Never raises: whatever leaves the handler is an outcome."""
     try:
         return _call(claim, holding)
-    except BaseException as error:
-        outcome = Raised.by(error)
-        logger.warning(
-            "attempt %d of %s %s in run %s failed: %s",
-            claim.attempt,
-            claim.key.step_execution_id,
-            claim.method,
-            claim.key.run_id,
-            outcome.error_type,
-            exc_info=logger.isEnabledFor(logging.DEBUG),
-        )
-        return outcome
+    except BaseException as error:  # noqa: BLE001 - whatever leaves the handler is an outcome
+        return failed(claim, error)
+
+
+def failed(claim: Claim, error: BaseException) -> Raised:
+    """The outcome of an attempt that ends with an error; logged without the error's text, which may hold values."""
+    outcome = Raised.by(error)
+    logger.warning(
+        "attempt %d of %s %s in run %s failed: %s",
+        claim.attempt,
+        claim.key.step_execution_id,
+        claim.method,
+        claim.key.run_id,
+        outcome.error_type,
+        exc_info=logger.isEnabledFor(logging.DEBUG),
+    )
+    return outcome
 
 
 def _call(claim: Claim, holding: Holding) -> Outcome:

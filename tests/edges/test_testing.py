@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from dexflows import (
     Client,
     Context,
+    DexflowsError,
     FlowNotFoundError,
     LongPollTimeoutError,
     RetryPolicy,
@@ -330,6 +331,23 @@ class TestFailures:
         started(LabStep("A", publish))
         assert flows.run_until_idle() == 2
         assert [status(), client.get_attribute("flow", LabFlow.c)] == ["COMPLETED", 0]
+
+    @pytest.mark.parametrize("atomic", [True, False])
+    def test_a_foreign_key_that_a_commit_would_refuse_fails_the_attempt(
+        self, flows: VirtualFlows, atomic: bool
+    ) -> None:
+        def work(context: Context, input: str) -> StepDecision:
+            Permission.objects.create(name="dangling", codename="dangling", content_type_id=424242)
+            return graceful_complete()
+
+        started(LabStep("S", work, execute_atomic=atomic, execute_retry=RetryPolicy(maximum_attempts=1)))
+        flows.run()
+        outcome = client.wait_for_flow("flow", 0)
+        assert (outcome.status, outcome.error_type) == ("FAILED", "WORKER_API_FAILED")
+        assert "foreign key constraint" in (outcome.error_message or "")
+        with pytest.raises(DexflowsError, match="foreign key constraint"):
+            outcome.single_output(str)
+        assert not Permission.objects.filter(codename="dangling").exists()
 
 
 class TestRollBack:
