@@ -79,7 +79,8 @@ class StepOptions:
     With `execute_atomic` the handler runs inside the transaction that commits its result. `worker_target` is the
     queue whose workers run the Step; None means the run's, as it does for a durability. With a `heartbeat_timeout` an
     attempt fails that does not call `context.heartbeat` so often. `wait_for_failure` says what the last failure of
-    `wait_for` leads to; `on_execute_failure_proceed_to` names the Step that follows the last one of `execute`.
+    `wait_for` leads to; `recovery_step`, set by `on_execute_failure_proceed_to`, takes over when `execute` has failed
+    for good.
     """
 
     wait_for_method_timeout: float | timedelta = DEFAULT_METHOD_TIMEOUT

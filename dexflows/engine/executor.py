@@ -126,15 +126,13 @@ def _lost_before(claim: Claim) -> Raised | None:
 
 def _call_atomic(claim: Claim, run_on: RunOn, started: float, holding: Holding) -> tuple[Outcome, Settlement | None]:
     """Run the handler inside the transaction that commits its result; no settlement means: rolled back."""
-    connection = connections[conf().database]
-    nested = connection.in_atomic_block
     for tries in range(1, ATOMIC_TRIES + 1):
         try:
             with transaction.atomic(using=conf().database):
                 outcome = handlers.call(claim, holding)
                 if not isinstance(outcome, Raised):
-                    if nested:  # else the commit checks what is deferred to it
-                        connection.check_constraints()
+                    if claim.enclosed:  # else the commit checks what is deferred to it
+                        connections[conf().database].check_constraints()
                     settlement = _settle(claim, outcome, run_on, started)
                     if settlement.landed:
                         return outcome, settlement

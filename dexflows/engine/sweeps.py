@@ -4,6 +4,9 @@ Any worker may sweep at any time. A row is taken for one sweeper by moving its `
 sweeper that dies holds nothing up for longer than that.
 """
 
+from dataclasses import dataclass
+from math import inf
+
 import msgspec
 
 from dexflows import sql
@@ -12,15 +15,33 @@ from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import StepKey
 from dexflows.registry import registry
 
-NEXT_DUE = "SELECT dexflows_next_due()"
+NEXT_DUE = "SELECT * FROM dexflows_next_due()"
 DUE = "SELECT * FROM dexflows_sweep_due(%s)"
 PARKED = "SELECT * FROM dexflows_sweep_parked(%s::jsonb, %s)"
 
 
-def next_due() -> float | None:
-    """Seconds until something is due (0 or less: now); None when nothing waits for a time."""
-    due: float | None = sql.call(conf().database, NEXT_DUE, ())[0][0]
-    return due
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Seconds until Steps, leases and Flow timeouts are due: 0 or less for now, infinity where there are none."""
+
+    steps: float
+    leases: float
+    deadlines: float
+
+    @property
+    def first(self) -> float:
+        """Seconds until the first of them."""
+        return min(self.steps, self.leases, self.deadlines)
+
+    @property
+    def is_now(self) -> bool:
+        """Whether there is something to do."""
+        return self.first <= 0
+
+
+def next_due() -> Due:
+    """When a sweep has something to do. One round trip."""
+    return Due(*(inf if each is None else each for each in sql.call(conf().database, NEXT_DUE, ())[0]))
 
 
 def ring_due(limit: int) -> int:

@@ -9,17 +9,11 @@ CREATE OR REPLACE FUNCTION dexflows_send(
 DECLARE
     v_published record;
 BEGIN
-    SELECT r.run_id INTO run_id FROM dexflows_run r
-    WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run) ORDER BY r.run_number DESC LIMIT 1;
-    IF NOT FOUND THEN
-        outcome := 'missing';
-        RETURN;
-    END IF;
-    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_send.run_id));
-    SELECT r.status, r.flow_type INTO status, flow_type FROM dexflows_run r
-    WHERE r.run_id = dexflows_send.run_id FOR NO KEY UPDATE;
-    outcome := CASE WHEN status <> 'RUNNING' THEN 'closed' WHEN flow_type <> ALL (p_types) THEN 'foreign' END;
-    IF outcome IS NULL THEN
+    SELECT r.outcome, r.run_id, r.flow_type, r.status INTO outcome, run_id, flow_type, status
+    FROM dexflows_enter_run(p_flow_id, p_run) AS r;
+    IF outcome IS NULL AND flow_type <> ALL (p_types) THEN
+        outcome := 'foreign';
+    ELSIF outcome IS NULL THEN
         outcome := 'published';
         SELECT * INTO v_published FROM dexflows_publish(dexflows_send.run_id, p_published, dexflows_now());
         ids := v_published.ids::text;

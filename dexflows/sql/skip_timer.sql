@@ -1,9 +1,10 @@
 -- Lets a timer of a Step's wait fire now; remembered for a Step that does not wait yet. p_timer: the condition's index,
 -- or 'id:' and its condition_id. outcome: 'skipped', 'remembered', 'past' (the wait is over), 'unknown' (its wait has no
--- such timer; timers names those it has), 'missing' or 'closed'. Locks: gate (shared) -> run -> step -> channels.
+-- such timer; timers names those it has), 'foreign' (a Flow of one of the types p_lacking, which have no such Step),
+-- 'missing' or 'closed'. Locks: gate (shared) -> run -> step -> channels.
 CREATE OR REPLACE FUNCTION dexflows_skip_timer(
-    p_flow_id text, p_run uuid, p_type text, p_number int, p_timer text,
-    OUT outcome text, OUT run_id uuid, OUT status text, OUT timers text, OUT rings text
+    p_flow_id text, p_run uuid, p_type text, p_number int, p_timer text, p_lacking text[],
+    OUT outcome text, OUT run_id uuid, OUT flow_type text, OUT status text, OUT timers text, OUT rings text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -13,16 +14,12 @@ DECLARE
     v_waited jsonb;
 BEGIN
     rings := '[]';
-    SELECT r.run_id INTO run_id FROM dexflows_run r
-    WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run) ORDER BY r.run_number DESC LIMIT 1;
-    IF NOT FOUND THEN
-        outcome := 'missing';
-        RETURN;
+    SELECT r.outcome, r.run_id, r.flow_type, r.status INTO outcome, run_id, flow_type, status
+    FROM dexflows_enter_run(p_flow_id, p_run) AS r;
+    IF outcome IS NULL AND flow_type = ANY (p_lacking) THEN
+        outcome := 'foreign';
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_skip_timer.run_id));
-    SELECT r.status INTO status FROM dexflows_run r WHERE r.run_id = dexflows_skip_timer.run_id FOR NO KEY UPDATE;
-    IF status <> 'RUNNING' THEN
-        outcome := 'closed';
+    IF outcome IS NOT NULL THEN
         RETURN;
     END IF;
     SELECT * INTO v_step FROM dexflows_step_execution s

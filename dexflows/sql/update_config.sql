@@ -10,17 +10,9 @@ DECLARE
     v_queue text;
     v_now timestamptz;
 BEGIN
-    SELECT r.run_id INTO run_id FROM dexflows_run r
-    WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run) ORDER BY r.run_number DESC LIMIT 1;
-    IF NOT FOUND THEN
-        outcome := 'missing';
-        RETURN;
-    END IF;
-    PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_update_config.run_id));
-    SELECT r.status, r.queue INTO status, v_queue FROM dexflows_run r
-    WHERE r.run_id = dexflows_update_config.run_id FOR NO KEY UPDATE;
-    IF status <> 'RUNNING' THEN
-        outcome := 'closed';
+    SELECT r.outcome, r.run_id, r.status, r.queue INTO outcome, run_id, status, v_queue
+    FROM dexflows_enter_run(p_flow_id, p_run) AS r;
+    IF outcome IS NOT NULL THEN
         RETURN;
     END IF;
     outcome := 'updated';

@@ -139,8 +139,7 @@ class _Fleet:
         """Ring for what is due; returns for how many seconds there is nothing to do."""
         closing.time_out(conf().sweep_batch)
         sweeps.ring_due(conf().sweep_batch)
-        due = sweeps.next_due()
-        return LONGEST_PAUSE if due is None else min(max(due, SHORTEST_PAUSE), LONGEST_PAUSE)
+        return min(max(sweeps.next_due().first, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from billiard.process import current_process
 
+from dexflows.conf import conf
 from dexflows.engine.keys import StepKey
 from dexflows.engine.leases import UNWATCHED, Holding
 from dexflows.worker.alarm import Alarm
@@ -79,7 +80,8 @@ class ForkingWorker:
             signal.signal(signal.SIGTERM, previous)
 
     def due_in(self, seconds: float) -> None:
-        self.alarm.set(seconds)
+        if seconds < conf().sweep_seconds:  # else the next look of the pump comes first
+            self.alarm.set(seconds)
 
     def running(self) -> Mapping[int, Held]:
         return self._table.active()
@@ -110,7 +112,8 @@ class ThreadingWorker:
             self.forget(slot)
 
     def due_in(self, seconds: float) -> None:
-        self.alarm.set(seconds)
+        if seconds < conf().sweep_seconds:  # else the next look of the pump comes first
+            self.alarm.set(seconds)
 
     def running(self) -> Mapping[int, Held]:
         with self._lock:

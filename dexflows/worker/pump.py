@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 SHORTEST_PAUSE = 0.005
 """Seconds between two looks when something is due that another sweeper has taken."""
+GATHERING_PAUSE = 0.01
+"""Seconds after a sweep that found work, in which what becomes due is gathered and rung for together."""
 
 
 class Pump(threading.Thread):
@@ -53,11 +55,11 @@ class Pump(threading.Thread):
         reachable = broker_is_reachable()
         self._look_at_parked(batch, reachable)
         due = sweeps.next_due()
-        if due is None or due > 0:
+        if not due.is_now:
             return self._pause(due)
-        rescued = rescue.rescue_expired(batch)
-        timed_out = closing.time_out(batch)
-        rung = sweeps.ring_due(batch) if reachable else 0
+        rescued = rescue.rescue_expired(batch) if due.leases <= 0 else 0
+        timed_out = closing.time_out(batch) if due.deadlines <= 0 else 0
+        rung = sweeps.ring_due(batch) if reachable and due.steps <= 0 else 0
         if max(rescued, timed_out, rung) >= batch:
             return 0.0
         if not reachable:
@@ -69,15 +71,14 @@ class Pump(threading.Thread):
             full = sweeps.ring_parked(batch) >= batch
             self._next_parked = time.monotonic() + (0.0 if full else conf().sweep_seconds)
 
-    def _pause(self, due: float | None) -> float:
+    def _pause(self, due: sweeps.Due) -> float:
         self._vain_pause = SHORTEST_PAUSE
-        longest = conf().sweep_seconds
-        return longest if due is None else min(due, longest)
+        return min(due.first, conf().sweep_seconds)
 
     def _pause_after(self, done: int) -> float:
         """When what was due is another sweeper's or cannot be ended now, wait longer each time."""
         due = sweeps.next_due()
-        if done or due is None or due > 0:
-            return max(self._pause(due), 0.0)
+        if done or not due.is_now:
+            return max(self._pause(due), GATHERING_PAUSE)
         self._vain_pause = min(self._vain_pause * 2, conf().sweep_seconds)
         return self._vain_pause

@@ -179,7 +179,7 @@ class TestPublishing:
                 lab.client.publish(flow_id, ch, 1)
 
     def test_a_run_id_names_the_run_that_is_meant(self, lab: Lab) -> None:
-        lab.define()
+        lab.define(WaitingLabStep("W"), start=False)
         old = lab.start()
         lab.client.stop_flow("flow")
         new = lab.start(options=StartFlowOptions(id_reuse_policy=IdReusePolicy.ALLOW_IF_PREVIOUS_FAILED))
@@ -218,7 +218,7 @@ class TestPublishing:
         self, lab: Lab, first: Callable[[Lab], object]
     ) -> None:
         """Whatever takes the run's row has passed its gate before, so that a close cannot come in between."""
-        lab.define()
+        lab.define(WaitingLabStep("W"), start=False)
         run_id = lab.start()
         with transaction.atomic():
             first(lab)

@@ -1,5 +1,6 @@
 """Ending attempts from outside, and ringing for what is due."""
 
+from math import inf
 from uuid import UUID
 
 from dexflows import RetryPolicy, StepMovement, StepOptions
@@ -129,15 +130,14 @@ def test_a_released_attempt_is_not_counted_and_rung_for_at_once(lab: Lab) -> Non
 
 def test_a_sweep_rings_for_what_is_due_once_and_tells_when_to_look_again(lab: Lab) -> None:
     lab.define(LabStep("Y"))
-    assert sweeps.next_due() is None
+    assert sweeps.next_due().first == inf
     run = lab.start()
     lab.bell.take()
-    pause = sweeps.next_due()
-    assert pause is not None
+    pause = sweeps.next_due().first
     assert 0 < pause <= 5
     assert sweeps.ring_due(10) == 0
     rows("UPDATE dexflows_step_execution SET due_at = now()")
-    assert (sweeps.next_due() or 0) <= 0
+    assert sweeps.next_due().is_now
     assert sweeps.ring_due(10) == 1
     assert sweeps.ring_due(10) == 0
     assert lab.bell.take() == [lab.key(run, "Y-1")]

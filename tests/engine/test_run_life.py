@@ -1,5 +1,6 @@
 """A run's life: a delayed start, and the ways in which it is stopped from outside."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_a_stop_is_final_whatever_the_run_was_doing(lab: Lab, stop_type: StopTyp
     assert steps(run) == {"Y-1": "CANCELED", "Z-1": "CANCELED"}
     assert rows("SELECT FROM dexflows_timer_skip") == []
     rows("UPDATE dexflows_run SET deadline = now() - interval '1 s'")
-    assert sweeps.next_due() is None
+    assert sweeps.next_due().first == inf
     assert make_due(run) == []
     assert not lab.run(lab.key(run, "Y-1"))
     with pytest.raises(FlowNotActiveOrNotFoundError):

@@ -669,6 +669,12 @@ class TestSkipping:
         with pytest.raises(ValueError, match="condition"):
             TimerId(**arguments)
 
+    def test_a_step_type_that_the_flow_lacks_is_refused(self, lab: Lab) -> None:
+        Waiting(lab, Wait.until(ch.for_one()))
+        with pytest.raises(InvalidRequestError, match="is a LabFlow, which has no Step 'Typo'"):
+            lab.client.skip_timer("flow", StepExecutionId("Typo"), TimerId.by_condition_index(0))
+        assert rows("SELECT * FROM dexflows_timer_skip") == []
+
     def test_a_closed_or_missing_run_is_refused(self, lab: Lab) -> None:
         Waiting(lab, Wait.until(ch.for_one()))
         lab.client.stop_flow("flow")
