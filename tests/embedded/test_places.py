@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from config.embedded import POSTGRES, VALKEY, broker_url
 from config.embedded.binaries import SOURCE_VARIABLE, find_postgres, find_valkey
@@ -14,6 +15,7 @@ from config.embedded.places import LONGEST_SOCKET_DIR, socket_dir
 from tests.embedded.users import PROJECT, User, running, wait_until_stopped
 
 
+@pytest.mark.faults
 def test_a_path_that_is_too_long_for_a_socket_has_its_sockets_in_tmp(state_dir: Path, open_dir: Path) -> None:
     deep = open_dir.joinpath(*["a-rather-long-name"] * 8)
     deep.parent.mkdir(parents=True)
@@ -45,6 +47,7 @@ def test_a_folder_that_only_root_can_enter_works(open_dir: Path) -> None:
         shutil.rmtree(Path(server.data_dir).parent)
 
 
+@pytest.mark.faults
 def test_programs_on_path_serve_where_the_wheels_have_none(state_dir: Path) -> None:
     wheels = {POSTGRES: find_postgres(None).bin_dir, VALKEY: find_valkey().parent}
     for service, folder in wheels.items():

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.worker
 SHORT = {"LEASE_SECONDS": 1.5, "HEARTBEAT_SECONDS": 0.3, "SWEEP_SECONDS": 0.1}
 
 
-@pytest.mark.parametrize(("pool", "concurrency"), [("threads", 4), ("solo", 1)])
+@pytest.mark.parametrize(("pool", "concurrency"), [("threads", 4), pytest.param("solo", 1, marks=pytest.mark.faults)])
 def test_steps_run_and_keep_their_leases_in_a_pool_without_children(
     story: Story, start_worker: Callable[..., StoryWorker], tmp_path: Path, pool: str, concurrency: int
 ) -> None:
