@@ -238,7 +238,7 @@ class Client:
                 definition = registry.get(opened.flow_type)
                 if definition is None:
                     raise InvalidRequestError(f"Flow type {opened.flow_type} is not known to the running code")
-                rpc.store(opened, Effects(writes=starting.encoded_writes(definition, parts)))
+                rpc.store(opened, Effects(attributes=starting.encoded_writes(definition, parts)))
 
         rpc.restarting(write)
 

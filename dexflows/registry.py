@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -66,6 +67,11 @@ class FlowDefinition:
     channels: Mapping[str, ChannelDefinition]
     streams: Mapping[str, Stream[Any]]
     input_codec: Codec[Any]
+
+    @cached_property
+    def synced(self) -> frozenset[str]:
+        """The names of the Attributes and AttributeMaps that are copied to Attribute Stores."""
+        return frozenset(name for name, each in self.attributes.items() if each.sync_to_attribute_store)
 
     def resolve_step(self, step: StepRef) -> StepDefinition:
         """The Step that a decision names by class or registered instance."""

@@ -14,7 +14,7 @@ from dexflows.conf import conf
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.keys import step_keys
 from dexflows.engine.outcomes import clean
-from dexflows.errors import FlowNotActiveOrNotFoundError
+from dexflows.errors import FlowClosingError, FlowNotActiveOrNotFoundError
 from dexflows.states import RunStatus, StopType
 
 STOP = "SELECT * FROM dexflows_stop(%s, %s, %s, %s, %s)"
@@ -39,11 +39,20 @@ def stop(flow_id: str, run_id: UUID | None, stop_type: StopType, reason: str) ->
 
 
 def check_running(flow_id: str, outcome: str, run_id: UUID | None, status: str | None) -> None:
-    """Raise FlowNotActiveOrNotFoundError for the outcomes 'missing' and 'closed' of a change from outside."""
+    """Raise for the outcomes 'missing', 'closed' and 'closing' of a change from outside."""
     if outcome == "missing":
         raise FlowNotActiveOrNotFoundError(f"there is no run of Flow {flow_id!r}")
     if outcome == "closed":
         raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is not running: its run {run_id} is {status}")
+    if outcome == "closing":
+        raise closing_error(flow_id, run_id)
+
+
+def closing_error(flow_id: str, run_id: UUID | None) -> FlowClosingError:
+    """What a run answers to changes that has ended and only waits for its Attribute Stores."""
+    return FlowClosingError(
+        f"Flow {flow_id!r} is closing: its run {run_id} has ended and waits for its values to be copied to the stores"
+    )
 
 
 def time_out(limit: int) -> int:

@@ -18,6 +18,7 @@ from dexflows.context import NOT_WAITED, Context
 from dexflows.decision import DecisionKind, StepDecision
 from dexflows.engine import streams
 from dexflows.engine.claims import Claim
+from dexflows.engine.effects import attribute_effects
 from dexflows.engine.heartbeats import Heart
 from dexflows.engine.keys import LoadSet
 from dexflows.engine.leases import Holding
@@ -97,7 +98,7 @@ def _call(claim: Claim, holding: Holding) -> Outcome:
     finally:
         holding.done()
         heart.close()
-    effects = effects_of(context)
+    effects = effects_of(claim.flow, context)
     if claim.method is StepMethod.WAIT_FOR:
         if not isinstance(result, Wait):
             raise InvalidStepResultError(f"wait_for must return a Wait, not {type(result).__name__}")
@@ -139,10 +140,10 @@ def buffers_of(flow: FlowDefinition, load: LoadSet, state: str, waited: Waited =
     return {"attributes": attributes, "channels": channels}
 
 
-def effects_of(context: Context) -> Effects:
+def effects_of(flow: FlowDefinition, context: Context) -> Effects:
     """What a handler buffered."""
     return Effects(
-        writes=context.attributes.writes,
+        attributes=attribute_effects(flow, context.attributes.writes),
         published=tuple(context.channels.published),
         deleted=tuple(context.channels.deleted),
         events=tuple(context.events),

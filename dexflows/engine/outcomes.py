@@ -42,18 +42,16 @@ def detail_of(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effects:
-    """What a handler buffered, as raw JSON."""
+    """What a handler buffered, as raw JSON; `attributes` is what `attribute_effects` returns."""
 
-    writes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     published: tuple[tuple[tuple[str, str], str], ...] = ()
     deleted: tuple[tuple[tuple[str, str], int], ...] = ()
     events: tuple[tuple[str, str], ...] = ()
     local_writes: Mapping[str, str] = field(default_factory=dict)
 
     def to_payload(self) -> dict[str, Any]:
-        effects: dict[str, Any] = {}
-        if self.writes:
-            effects["writes"] = [(*key, raw(value)) for key, value in self.writes.items()]
+        effects: dict[str, Any] = dict(self.attributes)
         if self.published:
             effects["published"] = [(*key, raw(value)) for key, value in self.published]
         if self.deleted:

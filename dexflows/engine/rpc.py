@@ -37,6 +37,7 @@ from psycopg.pq import TransactionStatus
 from dexflows import sql
 from dexflows.conf import conf
 from dexflows.context import Context
+from dexflows.engine.closing import closing_error
 from dexflows.engine.doorbell import ring_after_commit
 from dexflows.engine.handler_thread import call_within
 from dexflows.engine.handlers import buffers_of, effects_of, run_handler
@@ -77,6 +78,8 @@ _held: ContextVar[tuple[tuple[UUID, LockSet], ...]] = ContextVar("dexflows_rpc_l
 
 RUN_CLOSED = "DF001"
 """The SQLSTATE with which `sql/rpc_commit.sql` undoes an RPC whose run has closed before it could write."""
+RUN_CLOSING = "DF003"
+"""Likewise, when the run has ended and waits for its Attribute Stores."""
 
 SERVER_MARGIN = 0.5
 """Seconds after the timeout at which the server ends the transaction by itself, should this process be unable to."""
@@ -88,6 +91,7 @@ RESTARTS = 5
 class Opened:
     """A run as an RPC saw it, with the locks held."""
 
+    flow_id: str
     run_id: UUID
     flow_type: str
     run_queue: str
@@ -283,6 +287,8 @@ def _run_statements(opened: Opened, statements: list[Statement]) -> None:
     except DatabaseError as error:
         if getattr(error.__cause__, "sqlstate", None) == RUN_CLOSED:
             raise RunClosedMeanwhileError(f"run {opened.run_id} has closed and takes no more writes") from error
+        if getattr(error.__cause__, "sqlstate", None) == RUN_CLOSING:
+            raise closing_error(opened.flow_id, opened.run_id) from error
         if is_message_gone(error):
             raise ChannelMessageNotFoundError(detail_of(error)) from error
         raise
@@ -308,7 +314,7 @@ def _handle(call: Invocation, opened: Opened, connection: BaseDatabaseWrapper) -
             raise
         logger.info("RPC %s of %s raised %s", call.rpc.name, call.flow.flow_type, type(error).__name__, exc_info=True)
         raise WorkerInvocationError(type(error).__name__, detail_of(error)) from error
-    return output, payload | effects_of(context).to_payload()
+    return output, payload | effects_of(call.flow, context).to_payload()
 
 
 def _encode(call: Invocation, opened: Opened, result: object) -> tuple[str, dict[str, Any]]:
@@ -361,9 +367,11 @@ def open_run(
     outcome, run, flow_type, queue, status, busy, attributes = sql.call(conf().database, BEGIN, arguments)[0]
     match outcome:
         case "begun":
-            return Opened(run, flow_type, queue, RunStatus(status), attributes)
+            return Opened(flow_id, run, flow_type, queue, RunStatus(status), attributes)
         case "conflict":
             raise RpcLockConflictError(tuple(dict.fromkeys(busy)))
+        case "closing":
+            raise closing_error(flow_id, run)
         case "closed":
             raise FlowNotActiveOrNotFoundError(f"Flow {flow_id!r} is not running: its run {run} is {status}")
         case _:

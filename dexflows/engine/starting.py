@@ -13,6 +13,7 @@ from dexflows.buffer import AttributeBuffer
 from dexflows.conf import conf
 from dexflows.decision import StepMovement
 from dexflows.engine.doorbell import ring_after_commit
+from dexflows.engine.effects import attribute_effects
 from dexflows.engine.keys import step_keys
 from dexflows.engine.movements import movement_of
 from dexflows.engine.outcomes import Effects, raw
@@ -52,13 +53,12 @@ def start_payload(flow: FlowDefinition, input: object, options: StartFlowOptions
     config = options.config_override.to_json()
     queue = options.config_override.worker_target or conf().default_queue
     parts = [(each.definition, each.instance, each.value) for each in options.initial_attributes]
-    writes = {key: value for key, value in encoded_writes(flow, parts).items() if value is not None}
     payload: dict[str, Any] = {
         "flow_type": flow.flow_type,
         "queue": queue,
         "input": raw(flow.input_codec.encode(input, key="input", limit=conf().max_value_bytes)),
         "config": config or None,
-        **Effects(writes=writes).to_payload(),
+        **Effects(attributes=encoded_writes(flow, parts)).to_payload(),
     }
     if flow.start_step is not None:
         movement = movement_of(flow, StepMovement.of(flow.start_step.step, input), queue)
@@ -102,13 +102,11 @@ def check_config(config: FlowConfig) -> None:
         raise InvalidRequestError(f"not available in this version: {', '.join(ineffective)}")
 
 
-def encoded_writes(
-    flow: FlowDefinition, parts: Iterable[tuple[AttributeDefinition, str, object]]
-) -> dict[tuple[str, str], str | None]:
-    """Attribute writes (definition, instance or '', value) as raw JSON by name and instance; None deletes."""
+def encoded_writes(flow: FlowDefinition, parts: Iterable[tuple[AttributeDefinition, str, object]]) -> dict[str, Any]:
+    """What the database stores of Attribute writes (definition, instance or '', value); None deletes."""
     buffer = AttributeBuffer(schema=flow.attributes, max_value_bytes=conf().max_value_bytes)
     for attribute, instance, value in parts:
         if flow.attributes.get(attribute.name) is not attribute:
             raise InvalidRequestError(f"{attribute!r} is not in the schema of Flow {flow.flow_type}")
         buffer.set(attribute, value, instance)
-    return buffer.writes
+    return attribute_effects(flow, buffer.writes)

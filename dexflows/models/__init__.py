@@ -7,6 +7,7 @@ from dexflows.models.lock_hold import LockHold
 from dexflows.models.lock_wait import LockWait
 from dexflows.models.run import Run
 from dexflows.models.step_execution import StepExecution
+from dexflows.models.store_write import StoreWrite
 from dexflows.models.sub_flow import SubFlowLink
 from dexflows.models.timer_skip import TimerSkip
 from dexflows.models.views import AttributeRecord, EventRecord, LockHolder, LockWaiter, MessageRecord, StepRecord
@@ -25,6 +26,7 @@ __all__ = [
     "Run",
     "StepExecution",
     "StepRecord",
+    "StoreWrite",
     "SubFlowLink",
     "TimerSkip",
 ]

@@ -11,7 +11,8 @@ class Run(models.Model):
 
     Callers' Flow IDs have up to 255 characters, those of SubFlows more. `deadline` is when the run's timeout comes,
     and `timeout` what happens then. `retry` holds the Flow's retry policy and what the run was started from; a failed
-    run that is retried names the next one in `retried_by`.
+    run that is retried names the next one in `retried_by`. `closing` is how a run will close that has ended by itself
+    and waits for its writes to Attribute Stores. A closed run may be removed from `expires_at` on.
     """
 
     run_id = models.UUIDField(primary_key=True)
@@ -32,6 +33,8 @@ class Run(models.Model):
     retry = models.JSONField(null=True)
     retried_by = models.UUIDField(null=True)
     parent_run_id = models.UUIDField(null=True)
+    closing = models.JSONField(null=True)
+    expires_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "dexflows_run"
@@ -45,6 +48,9 @@ class Run(models.Model):
                 condition=Q(status=RunStatus.RUNNING, closed_at__isnull=True)
                 | Q(status__in=[s.value for s in RunStatus if s.is_closed], closed_at__isnull=False),
             ),
+            models.CheckConstraint(
+                name="dexflows_run_closing", condition=Q(status=RunStatus.RUNNING) | Q(closing__isnull=True)
+            ),
         ]
         indexes = [
             models.Index(fields=["-started_at", "-run_id"], name="dexflows_run_newest"),
@@ -53,6 +59,7 @@ class Run(models.Model):
                 name="dexflows_run_deadline",
                 condition=Q(status=RunStatus.RUNNING, deadline__isnull=False),
             ),
+            models.Index(F("expires_at"), name="dexflows_run_expires_at", condition=Q(expires_at__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
 -- Stores what a handler buffered: {writes: [[name, instance, value], ...], events: [[kind, data], ...],
--- published: [[channel, instance, value], ...], deleted: [[channel, instance, message], ...]}, and returns the Steps to
+-- synced: [[name, instance], ...] (of the writes, those for Attribute Stores), published: [[channel, instance, value],
+-- ...], deleted: [[channel, instance, message], ...]}, and returns the Steps to
 -- ring that became ready. Messages need the run's row FOR NO KEY UPDATE, held by the caller; one to be deleted that is
 -- not there raises DF002, which undoes everything.
 CREATE OR REPLACE FUNCTION dexflows_apply_effects(p_run uuid, p_step text, p_effects jsonb, p_now timestamptz)
@@ -25,6 +26,9 @@ BEGIN
     END IF;
     IF p_effects ? 'writes' THEN
         PERFORM dexflows_write_attributes(p_run, p_effects -> 'writes', p_now);
+        IF p_effects ? 'synced' THEN
+            PERFORM dexflows_mark_stores(p_run, p_effects -> 'synced', p_now);
+        END IF;
     END IF;
     IF p_effects ? 'events' THEN
         PERFORM dexflows_record_events(p_run, p_step, p_effects -> 'events', p_now);

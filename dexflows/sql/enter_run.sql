@@ -1,5 +1,5 @@
 -- Finds the run that a change from outside means, the latest of a Flow ID or the given one, passes its gate and locks
--- its row. outcome: 'missing', 'closed', or NULL when it is running. Locks: gate (shared) -> run.
+-- its row. outcome: 'missing', 'closed', 'closing', or NULL when it is running. Locks: gate (shared) -> run.
 CREATE OR REPLACE FUNCTION dexflows_enter_run(
     p_flow_id text, p_run uuid, OUT outcome text, OUT run_id uuid, OUT flow_type text, OUT status text, OUT queue text
 ) LANGUAGE plpgsql AS $$
@@ -12,10 +12,8 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock_shared(dexflows_gate(dexflows_enter_run.run_id));
-    SELECT r.flow_type, r.status, r.queue INTO flow_type, status, queue
-    FROM dexflows_run r WHERE r.run_id = dexflows_enter_run.run_id FOR NO KEY UPDATE;
-    IF status <> 'RUNNING' THEN
-        outcome := 'closed';
-    END IF;
+    SELECT r.flow_type, r.status, r.queue, CASE WHEN r.status <> 'RUNNING' THEN 'closed'
+        WHEN r.closing IS NOT NULL THEN 'closing' END
+    INTO flow_type, status, queue, outcome FROM dexflows_run r WHERE r.run_id = dexflows_enter_run.run_id FOR NO KEY UPDATE;
 END
 $$;

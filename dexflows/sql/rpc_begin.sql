@@ -1,5 +1,5 @@
 -- Opens an RPC: tries its whole set of locks and reads the state; with locks, inside the caller's transaction.
--- outcome: 'begun'; 'missing'; 'closed' (p_active asks for a running run); 'conflict' (busy names the keys; the
+-- outcome: 'begun'; 'missing'; 'closed', 'closing' (p_active asks for a run that takes writes); 'conflict' (busy names the keys; the
 -- caller rolls back). An RPC's locks are advisory locks that end with its transaction; after taking one, a fresh
 -- snapshot (each statement of a VOLATILE function has its own) looks for a Step's hold.
 -- p_timeout (ms) bounds the transaction on the server, also when the session idles; NULL inside an outer transaction.
@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION dexflows_rpc_begin(
 #variable_conflict use_column
 DECLARE
     v_key text;
+    v_closing bool;
 BEGIN
     IF p_timeout IS NOT NULL THEN
         IF current_setting('server_version_num')::int >= 170000 THEN
@@ -21,7 +22,8 @@ BEGIN
                 set_config('idle_in_transaction_session_timeout', p_timeout, true);
         END IF;
     END IF;
-    SELECT r.run_id, r.flow_type, r.queue, r.status INTO run_id, flow_type, run_queue, status
+    SELECT r.run_id, r.flow_type, r.queue, r.status, r.closing IS NOT NULL
+    INTO run_id, flow_type, run_queue, status, v_closing
     FROM dexflows_run r WHERE r.flow_id = p_flow_id AND (p_run IS NULL OR r.run_id = p_run)
     ORDER BY r.run_number DESC LIMIT 1;
     IF NOT FOUND THEN
@@ -30,6 +32,9 @@ BEGIN
     END IF;
     IF p_active AND status <> 'RUNNING' THEN
         outcome := 'closed';
+        RETURN;
+    ELSIF p_active AND v_closing THEN
+        outcome := 'closing';
         RETURN;
     END IF;
     IF p_exclusive IS NOT NULL THEN

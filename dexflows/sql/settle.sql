@@ -136,7 +136,7 @@ BEGIN
             RAISE serialization_failure USING MESSAGE = 'another branch completed meanwhile, so this one closes the run';
         END IF;
         status := p_close ->> 'status';
-        v_rings := dexflows_close(p_run, status, p_close ->> 'error_type', p_close ->> 'error_message', at);
+        v_rings := dexflows_end_run(p_run, status, p_close ->> 'error_type', p_close ->> 'error_message', at);
     END IF;
     IF p_run_on IS NOT NULL THEN
         v_load := nullif(p_run_on -> 'load', 'null');

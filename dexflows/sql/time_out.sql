@@ -7,6 +7,7 @@ DECLARE
     v_run dexflows_run;
     v_now timestamptz;
     v_rings jsonb;
+    v_reason text;
 BEGIN
     PERFORM set_config('lock_timeout', '1s', true);
     PERFORM pg_advisory_xact_lock(dexflows_gate(p_run));
@@ -21,11 +22,12 @@ BEGIN
     UPDATE dexflows_run SET deadline = NULL WHERE run_id = p_run;
     PERFORM dexflows_record_events(p_run, NULL, jsonb_build_array(jsonb_build_array('FLOW_TIMED_OUT',
         jsonb_build_object('policy', outcome, 'deadline', v_run.deadline))), v_now);
+    v_reason := format('the run has taken more than its timeout of %s s', (v_run.timeout ->> 'seconds')::float8);
     v_rings := CASE outcome
         WHEN 'HANDLER' THEN dexflows_create_steps(p_run, v_run.flow_type,
             jsonb_build_array(v_run.timeout -> 'movement'), NULL, v_now)
-        ELSE dexflows_close(p_run, CASE outcome WHEN 'CANCEL' THEN 'CANCELED' ELSE 'FAILED' END, 'FLOW_TIMEOUT',
-            format('the run has taken more than its timeout of %s s', (v_run.timeout ->> 'seconds')::float8), v_now)
+        WHEN 'CANCEL' THEN dexflows_close(p_run, 'CANCELED', 'FLOW_TIMEOUT', v_reason, v_now)
+        ELSE dexflows_end_run(p_run, 'FAILED', 'FLOW_TIMEOUT', v_reason, v_now)
     END;
     rings := v_rings::text;
 EXCEPTION WHEN lock_not_available THEN

@@ -24,6 +24,7 @@ TABLES = (
             "channel_message",
             "timer_skip",
             "sub_flow",
+            "store_write",
         )
     ),
     "auth_group",
