@@ -16,10 +16,11 @@ help: ## Show this list
 run: $(VENV)/.runtime ## Start PostgreSQL, Valkey, web and workers on 127.0.0.1:8000 (or PORT); Ctrl-C stops all of it
 	@exec env DEXFLOWS_PROFILE=local $(BIN)/python manage.py devserver
 
+# Two processes, each with a database and queues of its own: most tests wait for a server or a worker now and then.
 test: lint ## Run the linters and all tests but the slow ones
 	$(BIN)/python manage.py check
 	$(BIN)/python manage.py makemigrations --check --dry-run
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev ## Run ruff, mypy and the import contracts
 	$(BIN)/ruff check .
