@@ -4,8 +4,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+from django.db import connections
+from psycopg.pq import TransactionStatus
+
+from dexflows.conf import conf
 
 
 class MethodTimeoutError(BaseException):
@@ -61,6 +66,7 @@ class TimeLimit:
     def _alarm(self) -> Iterator[None]:
         def interrupt(_signal: int, _frame: FrameType | None) -> None:
             if self.left <= 0:
+                _cancel_statement()
                 self.fail()
             signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-6))  # heartbeats have come since it was set
 
@@ -71,3 +77,12 @@ class TimeLimit:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
+
+
+def _cancel_statement() -> None:
+    """Cancel what this thread waits for: the server would go on with it, and commit it, though nobody listens."""
+    session = connections[conf().database].connection
+    if session is None or session.closed or session.pgconn.transaction_status != TransactionStatus.ACTIVE:
+        return
+    with suppress(Exception):  # it needs a connection of its own, which may fail; the handler ends all the same
+        session.cancel_safe(timeout=1)

@@ -2,14 +2,16 @@
 
 import asyncio
 import time
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from dexflows import Attribute, RetryPolicy, WorkerInvocationError, dead_end, graceful_complete, retry_after
 from dexflows.attribute import AttributeMap
-from tests.engine.kit import Lab, end_lease, in_thread, make_due, result, rows, step, steps, value
+from tests.engine.kit import Lab, end_lease, in_thread, make_due, result, rows, step, steps, value, wait_until
 from tests.flows_lab import AsyncLabStep, LabFlow, LabStep, WaitingLabStep
 
 AT_ONCE = RetryPolicy(initial_interval=0)
@@ -85,6 +87,22 @@ def test_a_handler_that_runs_past_its_timeout_is_interrupted_and_fails_with_its_
         assert step(run, "Y-1", "failure ->> 'error_type'") == "MethodTimeoutError"
         assert lab.client.invoke_rpc(lab.flow.bump, flow_id) == 1
     assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_the_statement_of_an_interrupted_handler_ends_with_it(lab: Lab, in_transaction: bool) -> None:
+    def work(context: Any, input: str) -> Any:
+        with transaction.atomic() if in_transaction else nullcontext():
+            rows("SELECT pg_sleep(60)")
+
+    lab.define(LabStep("Y", work, execute_method_timeout=0.2))
+    run = lab.start()
+    lab.run_all()
+    assert step(run, "Y-1", "failure ->> 'error_type'") == "MethodTimeoutError"
+    sleeping = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep(60%%'"
+    )
+    wait_until(lambda: not rows(sleeping), "the statement still runs on the server")
 
 
 def test_a_result_that_comes_after_the_timeout_is_dropped_where_nothing_can_interrupt(lab: Lab) -> None:
